@@ -1,0 +1,2 @@
+//! Chooses the face: the agent, unless the first word is a subcommand.
+fn main() {}
