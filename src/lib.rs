@@ -1,1 +1,11 @@
-//! The crate.
+//! `fence_recorder`: a Pacemaker fence agent that hands fencing over through files.
+//!
+//! - [`spool`]: the protocol, shared by all faces
+//! - [`audit`]: what happened, for people and programs
+//! - [`agent`]: what Pacemaker runs
+//! - [`operator`]: the commands for people
+//! - [`interrupt`], [`text`]: signals as something to wait for; text from outside made harmless
+
+pub mod interrupt;
+pub mod spool;
+pub mod text;

@@ -1,0 +1,199 @@
+//! Whether anybody is there to answer requests, found out without getting in anybody's way.
+
+use std::fs;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use nix::fcntl::{FcntlArg, OFlag, fcntl, openat};
+use nix::libc;
+use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
+use nix::sys::stat::{Mode, fstat, major, minor};
+use nix::unistd::geteuid;
+use serde::{Deserialize, Serialize};
+
+use super::directory::Directory;
+use super::file::read_regular;
+use super::json::read_object;
+use super::request::MAX_REQUEST_BYTES;
+
+/// The file whose lock a responder holds for its life, in request_dir (design 3.4).
+pub const LOCK: &str = ".responder.lock";
+
+/// The file in which a responder says who it is and what it serves, in request_dir (design 3.4).
+pub const RESPONDER: &str = ".responder.json";
+
+/// What a responder says of itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Responder {
+    /// Its process.
+    pub pid: u32,
+    /// Its version.
+    pub version: String,
+    /// Since when it runs, RFC 3339.
+    pub started: String,
+    /// The nodes it serves: names and patterns (globs).
+    pub nodes: Vec<String>,
+}
+
+impl Responder {
+    /// What the responder of this spool says of itself, if there is one that says it.
+    #[must_use]
+    pub fn read(requests: &Directory) -> Option<Self> {
+        let file = read_regular(requests, RESPONDER, MAX_REQUEST_BYTES, false).ok()?;
+        read_object(&file.bytes).ok()
+    }
+
+    /// The nodes that it names without a pattern.
+    pub fn plain_nodes(&self) -> impl Iterator<Item = &str> {
+        self.nodes
+            .iter()
+            .map(String::as_str)
+            .filter(|node| !node.contains(['*', '?', '[', ']', '{', '}', '!', '\\']))
+    }
+}
+
+/// Whether somebody watches request_dir: the lock of design 3.4 is held, or a process that could
+/// answer has an inotify watch on it. A responder that polls can't be seen.
+#[must_use]
+pub fn is_watched(requests: &Directory) -> bool {
+    lock_is_held(requests) || a_process_watches(requests)
+}
+
+fn lock_is_held(requests: &Directory) -> bool {
+    let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
+    let Ok(file) = openat(requests, LOCK, flags, Mode::empty()) else {
+        return false;
+    };
+    let owned = fstat(&file).is_ok_and(|status| {
+        status.st_mode & libc::S_IFMT == libc::S_IFREG
+            && (status.st_uid == 0 || status.st_uid == requests.status().st_uid)
+    });
+    let mut lock = libc::flock {
+        l_type: lock_constant(libc::F_WRLCK),
+        l_whence: lock_constant(libc::SEEK_SET),
+        l_start: 0,
+        l_len: 0,
+        l_pid: 0,
+    };
+    // asking takes no lock, so no responder that starts now finds it held by us
+    owned
+        && fcntl(&file, FcntlArg::F_OFD_GETLK(&mut lock)).is_ok()
+        && lock.l_type != lock_constant(libc::F_UNLCK)
+}
+
+/// The constants of `struct flock` are declared wider than its fields on some platforms.
+fn lock_constant(value: impl TryInto<libc::c_short>) -> libc::c_short {
+    value.try_into().unwrap_or_default()
+}
+
+fn a_process_watches(requests: &Directory) -> bool {
+    let marks = marks_of(requests);
+    let Ok(processes) = fs::read_dir("/proc") else {
+        return false;
+    };
+    processes.flatten().any(|process| {
+        let is_a_process = process
+            .file_name()
+            .to_str()
+            .is_some_and(|name| name.bytes().all(|b| b.is_ascii_digit()));
+        is_a_process && could_answer(&process.path(), requests) && watches(&process.path(), &marks)
+    })
+}
+
+/// How /proc's fdinfo names the directory. The kernel's word for it is had by a watch of our own
+/// (on btrfs a subvolume's device number isn't its super block's); where no watch can be had, the
+/// kernel's encoding of the device number must do.
+fn marks_of(requests: &Directory) -> String {
+    let own_watch = || {
+        let inotify = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK).ok()?;
+        inotify
+            .add_watch(
+                &requests.path_by_descriptor(),
+                AddWatchFlags::IN_DELETE_SELF,
+            )
+            .ok()?;
+        let descriptor = std::os::fd::AsFd::as_fd(&inotify).as_raw_fd();
+        let info = fs::read_to_string(format!("/proc/self/fdinfo/{descriptor}")).ok()?;
+        info.lines()
+            .find_map(|line| mark_in(line).map(str::to_owned))
+    };
+    own_watch().unwrap_or_else(|| encoded_mark(requests.status().st_ino, requests.status().st_dev))
+}
+
+/// `ino:… sdev:…` as the kernel writes it: a device number is its major and 20 bits of minor.
+fn encoded_mark(inode: u64, device: u64) -> String {
+    format!(
+        "ino:{inode:x} sdev:{:x}",
+        major(device) << 20 | minor(device)
+    )
+}
+
+/// The part of a line of fdinfo that tells which inode is watched.
+fn mark_in(line: &str) -> Option<&str> {
+    let from = line
+        .strip_prefix("inotify ")?
+        .find("ino:")
+        .map(|at| at + "inotify ".len())?;
+    let rest = &line[from..];
+    let end = rest.find(" mask:").unwrap_or(rest.len());
+    Some(rest[..end].trim_end())
+}
+
+/// Neither one of our own commands but the responder, nor of a user who could not answer: anybody
+/// may watch a directory that he can read.
+fn could_answer(process: &Path, requests: &Directory) -> bool {
+    let Ok(owner) = fs::metadata(process).map(|status| status.uid()) else {
+        return false;
+    };
+    let may_write = owner == 0 || owner == geteuid().as_raw() || owner == requests.status().st_uid;
+    may_write && !is_own_command(process)
+}
+
+fn is_own_command(process: &Path) -> bool {
+    let program = |process: &Path| {
+        let program = fs::read_link(process.join("exe")).ok()?;
+        let name = program.file_name()?.to_str()?;
+        // an upgrade replaced the file under a running program
+        Some(name.strip_suffix(" (deleted)").unwrap_or(name).to_owned())
+    };
+    let same = program(process).is_some_and(|name| Some(name) == program(Path::new("/proc/self")));
+    let arguments = fs::read(process.join("cmdline")).unwrap_or_default();
+    same && arguments.split(|byte| *byte == 0).nth(1) != Some(b"responder")
+}
+
+fn watches(process: &Path, mark: &str) -> bool {
+    let Ok(descriptors) = fs::read_dir(process.join("fd")) else {
+        return false;
+    };
+    descriptors.flatten().any(|descriptor| {
+        let is_inotify = fs::read_link(descriptor.path())
+            .is_ok_and(|target| target.as_os_str() == "anon_inode:inotify");
+        is_inotify
+            && fs::read_to_string(process.join("fdinfo").join(descriptor.file_name()))
+                .is_ok_and(|info| info.lines().any(|line| mark_in(line) == Some(mark)))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spool::directory::{Role, Trust};
+
+    #[test]
+    fn the_encoded_mark_is_the_kernels() {
+        let directory = tempfile::tempdir().unwrap();
+        let requests = Directory::open(directory.path(), Role::Requests, Trust::Waived).unwrap();
+        assert_eq!(
+            marks_of(&requests),
+            encoded_mark(requests.status().st_ino, requests.status().st_dev)
+        );
+    }
+
+    #[test]
+    fn a_line_of_fdinfo_is_taken_apart() {
+        let line = "inotify wd:1 ino:9e7e sdev:800013 mask:800afce ignored_mask:0 fhandle-bytes:8";
+        assert_eq!(mark_in(line), Some("ino:9e7e sdev:800013"));
+        assert_eq!(mark_in("pos:\t0"), None);
+    }
+}

@@ -1,0 +1,105 @@
+//! Puts a file under its final name whole and durable, or not at all.
+
+use nix::errno::Errno;
+use nix::fcntl::{AtFlags, OFlag, RenameFlags, openat, renameat2};
+use nix::sys::stat::{Mode, fchmod};
+use nix::unistd::{fsync, linkat, write};
+use thiserror::Error;
+
+use super::directory::Directory;
+use super::name::FileName;
+use super::system::{uninterrupted, with_advice};
+
+/// The mode of every published file, whatever the umask: readers may run as anybody (design 3.1).
+const MODE: Mode = Mode::from_bits_truncate(0o644);
+
+/// Which step of publishing failed, on which path, and what to do.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{path} can't be {step}: {}", with_advice(*.error))]
+pub struct PublishFault {
+    /// The file or directory of the step.
+    pub path: String,
+    /// What was being done with it.
+    pub step: &'static str,
+    /// How it failed.
+    pub error: Errno,
+}
+
+/// Writes `bytes` as the file `name` in `directory` by the steps of design 3.1: a temporary file
+/// that is new, its mode, all bytes, fsync, rename, fsync of the directory. Never replaces a file.
+///
+/// # Errors
+/// The step that failed. Up to the rename nothing is left behind; if only the last sync failed,
+/// the file is there and may not survive a power cut.
+pub fn publish(directory: &Directory, name: &FileName, bytes: &[u8]) -> Result<(), PublishFault> {
+    let temporary = name.temporary();
+    write_temporary(directory, &temporary, bytes)?;
+    if let Err(error) = rename_new(directory, &temporary, name.as_str()) {
+        let _ = directory.remove(&temporary);
+        return Err(PublishFault {
+            path: directory.path_of(name.as_str()),
+            step: "renamed into place",
+            error,
+        });
+    }
+    directory.sync().map_err(|error| PublishFault {
+        path: directory.path_of(""),
+        step: "synced",
+        error,
+    })
+}
+
+fn write_temporary(
+    directory: &Directory,
+    temporary: &str,
+    bytes: &[u8],
+) -> Result<(), PublishFault> {
+    let fault = |step| {
+        move |error| PublishFault {
+            path: directory.path_of(temporary),
+            step,
+            error,
+        }
+    };
+    let flags =
+        OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+    let file =
+        uninterrupted(|| openat(directory, temporary, flags, MODE)).map_err(fault("created"))?;
+    let written = uninterrupted(|| fchmod(&file, MODE))
+        .map_err(fault("given mode 0644"))
+        .and_then(|()| write_all(&file, bytes).map_err(fault("written")))
+        .and_then(|()| uninterrupted(|| fsync(&file)).map_err(fault("synced")));
+    if written.is_err() {
+        let _ = directory.remove(temporary);
+    }
+    written
+}
+
+fn write_all(file: impl std::os::fd::AsFd, mut bytes: &[u8]) -> nix::Result<()> {
+    while !bytes.is_empty() {
+        match uninterrupted(|| write(&file, bytes))? {
+            0 => return Err(Errno::EIO),
+            length => bytes = &bytes[length..],
+        }
+    }
+    Ok(())
+}
+
+fn rename_new(directory: &Directory, from: &str, to: &str) -> nix::Result<()> {
+    match uninterrupted(|| {
+        renameat2(
+            directory,
+            from,
+            directory,
+            to,
+            RenameFlags::RENAME_NOREPLACE,
+        )
+    }) {
+        // the file system doesn't know the flag (NFS, some FUSE): a link replaces nothing either
+        Err(Errno::EINVAL | Errno::ENOSYS | Errno::EOPNOTSUPP) => {
+            uninterrupted(|| linkat(directory, from, directory, to, AtFlags::empty()))?;
+            directory.remove(from)
+        }
+        result => result,
+    }
+}
