@@ -6,6 +6,9 @@
 //! - [`operator`]: the commands for people
 //! - [`interrupt`], [`text`]: signals as something to wait for; text from outside made harmless
 
+pub mod agent;
+pub mod audit;
 pub mod interrupt;
+pub mod operator;
 pub mod spool;
 pub mod text;

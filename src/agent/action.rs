@@ -112,14 +112,21 @@ impl Action {
     /// The action of that name, in any case.
     #[must_use]
     pub fn parse(name: &str) -> Option<Self> {
-        let is_named = |info: &&ActionInfo| info.names.iter().any(|known| known.eq_ignore_ascii_case(name));
+        let is_named = |info: &&ActionInfo| {
+            info.names
+                .iter()
+                .any(|known| known.eq_ignore_ascii_case(name))
+        };
         ACTIONS.iter().find(is_named).map(|info| info.action)
     }
 
     /// The name in the metadata.
     #[must_use]
     pub fn name(self) -> &'static str {
-        ACTIONS.iter().find(|info| info.action == self).map_or("", |info| info.names[0])
+        ACTIONS
+            .iter()
+            .find(|info| info.action == self)
+            .map_or("", |info| info.names[0])
     }
 
     /// What it asks of a responder; `None` for actions that only look.

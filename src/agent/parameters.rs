@@ -368,7 +368,9 @@ impl Parameter {
     /// The table's entry for a name on stdin, which may be its alias; `-` and `_` are the same.
     #[must_use]
     pub fn find(name: &str) -> Option<&'static Self> {
-        PARAMETERS.iter().find(|parameter| parameter.name == name || parameter.alias == Some(name))
+        PARAMETERS
+            .iter()
+            .find(|parameter| parameter.name == name || parameter.alias == Some(name))
     }
 }
 
@@ -424,8 +426,15 @@ fn quoted(text: &str) -> String {
 
 fn action(text: &str) -> Result<Action, String> {
     Action::parse(text).ok_or_else(|| {
-        let known: Vec<_> = super::action::ACTIONS.iter().map(|info| info.names[0]).collect();
-        format!("{} is no action; these are: {}", quoted(text), known.join(", "))
+        let known: Vec<_> = super::action::ACTIONS
+            .iter()
+            .map(|info| info.names[0])
+            .collect();
+        format!(
+            "{} is no action; these are: {}",
+            quoted(text),
+            known.join(", ")
+        )
     })
 }
 
@@ -433,25 +442,49 @@ fn absolute(text: &str) -> Result<PathBuf, String> {
     if Path::new(text).is_absolute() {
         Ok(PathBuf::from(text))
     } else {
-        Err(format!("{} is not an absolute path: start it with /", quoted(text)))
+        Err(format!(
+            "{} is not an absolute path: start it with /",
+            quoted(text)
+        ))
     }
 }
 
 fn whole(text: &str, range: &RangeInclusive<u64>, unit: &str) -> Result<u64, String> {
     // u64's own parser takes a sign
-    let number = text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten();
-    number.filter(|number| range.contains(number)).ok_or_else(|| {
-        format!("{} is not a whole number{unit} from {} to {}", quoted(text), range.start(), range.end())
-    })
+    let number = text
+        .bytes()
+        .all(|byte| byte.is_ascii_digit())
+        .then(|| text.parse().ok())
+        .flatten();
+    number
+        .filter(|number| range.contains(number))
+        .ok_or_else(|| {
+            format!(
+                "{} is not a whole number{unit} from {} to {}",
+                quoted(text),
+                range.start(),
+                range.end()
+            )
+        })
 }
 
 fn fraction(text: &str, range: &RangeInclusive<f64>) -> Result<Duration, String> {
     // f64's own parser takes signs, exponents, infinity and NaN
-    let is_plain = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    let is_plain = text
+        .bytes()
+        .all(|byte| byte.is_ascii_digit() || byte == b'.');
     let number = is_plain.then(|| text.parse().ok()).flatten();
-    number.filter(|number| range.contains(number)).map(Duration::from_secs_f64).ok_or_else(|| {
-        format!("{} is not a number of seconds from {} to {}", quoted(text), range.start(), range.end())
-    })
+    number
+        .filter(|number| range.contains(number))
+        .map(Duration::from_secs_f64)
+        .ok_or_else(|| {
+            format!(
+                "{} is not a number of seconds from {} to {}",
+                quoted(text),
+                range.start(),
+                range.end()
+            )
+        })
 }
 
 fn boolean(text: &str) -> Result<bool, String> {
@@ -461,7 +494,10 @@ fn boolean(text: &str) -> Result<bool, String> {
     } else if is_one_of(["0", "no", "off", "false"]) {
         Ok(false)
     } else {
-        Err(format!("{} is neither 1 (yes, on, true) nor 0 (no, off, false)", quoted(text)))
+        Err(format!(
+            "{} is neither 1 (yes, on, true) nor 0 (no, off, false)",
+            quoted(text)
+        ))
     }
 }
 
@@ -494,7 +530,11 @@ impl Default for Settings {
         for parameter in PARAMETERS {
             if let Some(default) = parameter.default {
                 let taken = parameter.field.set(&mut settings, default);
-                debug_assert!(taken.is_ok(), "the default of {} is no value of it", parameter.name);
+                debug_assert!(
+                    taken.is_ok(),
+                    "the default of {} is no value of it",
+                    parameter.name
+                );
             }
         }
         settings
@@ -517,17 +557,29 @@ mod tests {
     fn every_default_is_a_value_of_its_parameter() {
         for parameter in PARAMETERS {
             if let Some(default) = parameter.default {
-                parameter.field.set(&mut Settings::default(), default).expect(parameter.name);
+                parameter
+                    .field
+                    .set(&mut Settings::default(), default)
+                    .expect(parameter.name);
             }
         }
-        assert_eq!(Settings::default().response_timeout, Duration::from_secs(55));
-        assert_eq!(Settings::default().poll_interval, Duration::from_millis(500));
+        assert_eq!(
+            Settings::default().response_timeout,
+            Duration::from_secs(55)
+        );
+        assert_eq!(
+            Settings::default().poll_interval,
+            Duration::from_millis(500)
+        );
     }
 
     #[test]
     fn no_name_means_two_things() {
         let mut seen = HashSet::new();
-        let names = PARAMETERS.iter().flat_map(|parameter| [Some(parameter.name), parameter.alias]).flatten();
+        let names = PARAMETERS
+            .iter()
+            .flat_map(|parameter| [Some(parameter.name), parameter.alias])
+            .flatten();
         for name in names.chain(IGNORED.iter().copied()) {
             assert!(seen.insert(name), "{name} is there twice");
         }
@@ -535,12 +587,28 @@ mod tests {
 
     #[test]
     fn numbers_are_taken_only_as_they_are_written_in_the_manual() {
-        for text in ["", "+5", "-1", "0", "86401", "5s", " 5", "5.0", "1e1", "99999999999999999999"] {
+        for text in [
+            "",
+            "+5",
+            "-1",
+            "0",
+            "86401",
+            "5s",
+            " 5",
+            "5.0",
+            "1e1",
+            "99999999999999999999",
+        ] {
             assert!(whole(text, &(1..=86_400), "").is_err(), "{text}");
         }
-        for text in ["0.001", "61", "inf", "nan", "1e-1", "-1", "+1", ".", "", "0.5s"] {
+        for text in [
+            "0.001", "61", "inf", "nan", "1e-1", "-1", "+1", ".", "", "0.5s",
+        ] {
             assert!(fraction(text, &(0.01..=60.0)).is_err(), "{text}");
         }
-        assert_eq!(fraction(".25", &(0.01..=60.0)), Ok(Duration::from_millis(250)));
+        assert_eq!(
+            fraction(".25", &(0.01..=60.0)),
+            Ok(Duration::from_millis(250))
+        );
     }
 }

@@ -1,13 +1,13 @@
 //! Wall-clock time as the spool's files carry it; waiting never uses it (design 3.3).
 
 use jiff::Timestamp;
-use jiff::tz::Offset;
 use nix::sys::stat::FileStat;
 
-/// RFC 3339 in UTC with the offset as `+00:00`: older readers (Python before 3.11) don't take `Z`.
+/// RFC 3339 in UTC with microseconds and the offset as `+00:00`: older readers (Python before 3.11)
+/// take neither `Z` nor nanoseconds.
 #[must_use]
 pub fn timestamp_text(time: Timestamp) -> String {
-    time.display_with_offset(Offset::UTC).to_string()
+    time.strftime("%Y-%m-%dT%H:%M:%S%.6f+00:00").to_string()
 }
 
 /// When a file was last written.
