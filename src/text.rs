@@ -24,7 +24,10 @@ fn escape_where(text: &str, must_escape: impl Fn(char) -> bool) -> String {
     for c in text.chars() {
         let before = line.len();
         if must_escape(c) {
-            line.extend(c.escape_default());
+            match c {
+                '\n' | '\r' | '\t' => line.extend(c.escape_default()),
+                _ => line.extend(c.escape_unicode()),
+            }
         } else {
             line.push(c);
         }
