@@ -6,6 +6,8 @@
 //! - [`operator`]: the commands for people
 //! - [`interrupt`], [`text`]: signals as something to wait for; text from outside made harmless
 
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used))]
+
 pub mod agent;
 pub mod audit;
 pub mod interrupt;

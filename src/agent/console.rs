@@ -183,9 +183,9 @@ impl<'a> Console<'a> {
                 self.started.elapsed().as_secs_f64()
             );
             if self.warnings_to_stdout {
-                self.outlet.notice(&line)
+                self.outlet.notice(&line);
             } else {
-                self.outlet.error(&line)
+                self.outlet.error(&line);
             }
         }
     }

@@ -44,7 +44,7 @@ pub fn run(agent: &Agent<'_>, settings: &Settings, action: Action) -> Exit {
             error.desc()
         ));
     }
-    let audit = agent.audit(settings);
+    let audit = super::audit(settings);
     let desk = Desk {
         spool: &spool,
         watch: &watch,
@@ -135,7 +135,7 @@ pub fn refuse(
         request_id: None,
         duration: None,
     };
-    if let Err(fault) = agent.audit(settings).record(&event) {
+    if let Err(fault) = super::audit(settings).record(&event) {
         agent.console.audit_warning(&fault.to_string());
     }
     Exit::Failure

@@ -84,7 +84,7 @@ pub fn monitor(agent: &Agent<'_>, settings: &Settings) -> Result<Exit, String> {
     let overdue = sweep_and_record(
         &spool.requests,
         settings,
-        &agent.audit(settings),
+        &super::audit(settings),
         &agent.console,
         || {
             cancelled = agent.interrupt.signal();
@@ -139,9 +139,10 @@ pub fn list(agent: &Agent<'_>, settings: &Settings, with_status: bool) -> Result
     {
         let separator = &settings.separator;
         let status = if *is_off { "OFF" } else { "ON" };
-        let _ = match with_status {
-            true => writeln!(lines, "{node}{separator}{separator}{status}"),
-            false => writeln!(lines, "{node}{separator}"),
+        let _ = if with_status {
+            writeln!(lines, "{node}{separator}{separator}{status}")
+        } else {
+            writeln!(lines, "{node}{separator}")
         };
     }
     super::print(agent, &lines)

@@ -24,9 +24,9 @@ pub fn metadata() -> String {
         escaped(SUMMARY),
         escaped(DESCRIPTION)
     );
-    PARAMETERS
-        .iter()
-        .for_each(|parameter| add_parameter(&mut xml, parameter));
+    for parameter in PARAMETERS {
+        add_parameter(&mut xml, parameter);
+    }
     xml.push_str("</parameters>\n<actions>\n");
     for info in ACTIONS.iter().filter(|info| info.advertised) {
         // on is never automatic: only a responder knows when a node may come back

@@ -57,16 +57,15 @@ pub struct Agent<'a> {
     pub interrupt: &'a Interrupt,
 }
 
-impl Agent<'_> {
-    fn audit(&self, settings: &Settings) -> Audit {
-        let host = gethostname().map_or_else(
-            |_| "unknown".to_owned(),
-            |name| name.to_string_lossy().into_owned(),
-        );
-        Audit {
-            log_dir: settings.log_dir.clone(),
-            host,
-        }
+/// Where events are recorded, under this host's name.
+fn audit(settings: &Settings) -> Audit {
+    let host = gethostname().map_or_else(
+        |_| "unknown".to_owned(),
+        |name| name.to_string_lossy().into_owned(),
+    );
+    Audit {
+        log_dir: settings.log_dir.clone(),
+        host,
     }
 }
 
@@ -168,9 +167,9 @@ pub fn act(agent: &mut Agent<'_>, resolved: Resolved) -> Exit {
         warnings,
     } = resolved;
     agent.console.configure(&settings);
-    warnings
-        .iter()
-        .for_each(|warning| agent.console.warning(warning));
+    for warning in &warnings {
+        agent.console.warning(warning);
+    }
     if settings.help {
         return print(agent, &input::command().render_help().to_string()).unwrap_or(Exit::Failure);
     }
@@ -237,8 +236,11 @@ fn validate(agent: &Agent<'_>, settings: &Settings, mut faults: Vec<String>) -> 
         Ok(_) | Err(target::TargetFault::None) => {}
         Err(fault) => faults.push(fault.to_string()),
     }
-    let lines: String = faults.iter().map(|fault| format!("{fault}\n")).collect();
-    let printed = agent.console.output(&lines);
+    let lines: Vec<String> = faults
+        .iter()
+        .map(|fault| crate::text::one_line(fault) + "\n")
+        .collect();
+    let printed = agent.console.output(&lines.concat());
     if faults.is_empty() && printed.is_ok() {
         Exit::Success
     } else {
