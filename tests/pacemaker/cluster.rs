@@ -1,0 +1,152 @@
+//! A real cluster: corosync and Pacemaker on every node, fencing enabled.
+
+use std::fmt::Write;
+use std::thread;
+
+use crate::node::Node;
+use crate::switch::Switch;
+use crate::{audit, tools, wait};
+
+/// The first configuration: two settings only make the start quicker. `dc-deadtime` is how long
+/// a node looks for others before it may lead, and without `startup-fencing` a slow start does
+/// not fence who isn't there yet. What happens to a node once seen is as always.
+const CIB: &str = r#"<cib validate-with="pacemaker-3.0" admin_epoch="1" epoch="1" num_updates="0">
+  <configuration>
+    <crm_config>
+      <cluster_property_set id="options">
+        <nvpair id="options-stonith-enabled" name="stonith-enabled" value="true"/>
+        <nvpair id="options-startup-fencing" name="startup-fencing" value="false"/>
+        <nvpair id="options-dc-deadtime" name="dc-deadtime" value="1s"/>
+      </cluster_property_set>
+    </crm_config>
+    <nodes/>
+    <resources/>
+    <constraints/>
+  </configuration>
+  <status/>
+</cib>
+"#;
+
+/// Running nodes n1, n2, ... and the network between them. Dropping it ends all of it.
+pub struct Cluster {
+    nodes: Vec<Node>,
+    switch: Option<Switch>,
+}
+
+impl Cluster {
+    /// Starts a cluster and returns when all its nodes see each other online.
+    pub fn start(size: usize) -> Self {
+        tools::require();
+        let nodes = (1..=size)
+            .map(|number| Node::start(&format!("n{number}")))
+            .collect();
+        // A node alone stays on its loopback.
+        let switch = (size > 1).then(Switch::start);
+        let mut cluster = Self { nodes, switch };
+        cluster.connect();
+        let corosync_conf = corosync_conf(size);
+        for node in &mut cluster.nodes {
+            node.boot(&corosync_conf, CIB);
+        }
+        cluster.wait_online();
+        cluster
+    }
+
+    fn connect(&self) {
+        let Some(switch) = &self.switch else { return };
+        for (index, node) in self.nodes.iter().enumerate() {
+            switch.plug(node, &address(index + 1, self.nodes.len()));
+        }
+    }
+
+    fn wait_online(&self) {
+        let names: Vec<&str> = self.nodes.iter().map(Node::name).collect();
+        let online = format!("Online: [ {} ]", names.join(" "));
+        for node in &self.nodes {
+            let what = format!("{} sees {online}", node.name());
+            wait::until_true(&what, || node.run("crm_mon -1").stdout.contains(&online));
+        }
+    }
+
+    /// The node with this name.
+    pub fn node(&self, name: &str) -> &Node {
+        self.nodes
+            .iter()
+            .find(|node| node.name() == name)
+            .expect("the node is alive")
+    }
+
+    /// The only node of a cluster of one, the first of others.
+    pub fn first(&self) -> &Node {
+        &self.nodes[0]
+    }
+
+    /// A node dies, with everything on it at once.
+    pub fn kill(&mut self, name: &str) {
+        let index = self.nodes.iter().position(|node| node.name() == name);
+        self.nodes.remove(index.expect("the node is alive")).kill();
+    }
+
+    /// Waits until the device runs and returns the name of its node.
+    pub fn wait_started(&self, device: &str) -> String {
+        let locate = format!("crm_resource --locate --resource {device}");
+        wait::until(&format!("{device} runs"), || {
+            let told = self.first().run(&locate).stdout;
+            let (_, node) = told.split_once("is running on: ")?;
+            Some(node.trim().to_owned())
+        })
+    }
+
+    /// The node that leads the cluster.
+    pub fn leader(&self) -> String {
+        wait::until("the cluster has a leader", || {
+            let answer = self.first().run("crmadmin --dc_lookup --quiet").stdout;
+            Some(answer.trim().to_owned()).filter(|name| !name.is_empty())
+        })
+    }
+}
+
+impl Drop for Cluster {
+    /// A failed test shows what its nodes know before they go.
+    fn drop(&mut self) {
+        if thread::panicking() {
+            for node in &self.nodes {
+                eprintln!(
+                    "--- pacemaker.log of {}\n{}",
+                    node.name(),
+                    node.log().highlights()
+                );
+                eprintln!("--- audit of {}\n{}", node.name(), audit::text(node));
+            }
+        }
+    }
+}
+
+fn address(number: usize, size: usize) -> String {
+    if size == 1 {
+        "127.0.0.1".to_owned()
+    } else {
+        format!("10.99.0.{number}")
+    }
+}
+
+fn corosync_conf(size: usize) -> String {
+    let mut nodes = String::new();
+    for number in 1..=size {
+        let address = address(number, size);
+        write!(
+            nodes,
+            "  node {{\n    ring0_addr: {address}\n    name: n{number}\n    nodeid: {number}\n  }}\n"
+        )
+        .expect("a string takes text");
+    }
+    // corosync must not arm a watchdog of the machine: a killed node would reset it.
+    format!(
+        "totem {{\n  version: 2\n  cluster_name: test\n  transport: knet\n  \
+         crypto_cipher: none\n  crypto_hash: none\n}}\n\
+         nodelist {{\n{nodes}}}\n\
+         quorum {{\n  provider: corosync_votequorum\n}}\n\
+         resources {{\n  watchdog_device: off\n}}\n\
+         logging {{\n  to_logfile: yes\n  logfile: /var/log/corosync.log\n  to_syslog: no\n}}\n"
+    )
+}
