@@ -1,31 +1,10 @@
 //! A real cluster: corosync and Pacemaker on every node, fencing enabled.
 
-use std::fmt::Write;
 use std::thread;
 
 use crate::node::Node;
 use crate::switch::Switch;
-use crate::{audit, tools, wait};
-
-/// The first configuration: two settings only make the start quicker. `dc-deadtime` is how long
-/// a node looks for others before it may lead, and without `startup-fencing` a slow start does
-/// not fence who isn't there yet. What happens to a node once seen is as always.
-const CIB: &str = r#"<cib validate-with="pacemaker-3.0" admin_epoch="1" epoch="1" num_updates="0">
-  <configuration>
-    <crm_config>
-      <cluster_property_set id="options">
-        <nvpair id="options-stonith-enabled" name="stonith-enabled" value="true"/>
-        <nvpair id="options-startup-fencing" name="startup-fencing" value="false"/>
-        <nvpair id="options-dc-deadtime" name="dc-deadtime" value="1s"/>
-      </cluster_property_set>
-    </crm_config>
-    <nodes/>
-    <resources/>
-    <constraints/>
-  </configuration>
-  <status/>
-</cib>
-"#;
+use crate::{audit, configuration, tools, wait};
 
 /// Running nodes n1, n2, ... and the network between them. Dropping it ends all of it.
 pub struct Cluster {
@@ -44,9 +23,9 @@ impl Cluster {
         let switch = (size > 1).then(Switch::start);
         let mut cluster = Self { nodes, switch };
         cluster.connect();
-        let corosync_conf = corosync_conf(size);
+        let corosync_conf = configuration::corosync(size);
         for node in &mut cluster.nodes {
-            node.boot(&corosync_conf, CIB);
+            node.boot(&corosync_conf, configuration::CIB);
         }
         cluster.wait_online();
         cluster
@@ -55,7 +34,7 @@ impl Cluster {
     fn connect(&self) {
         let Some(switch) = &self.switch else { return };
         for (index, node) in self.nodes.iter().enumerate() {
-            switch.plug(node, &address(index + 1, self.nodes.len()));
+            switch.plug(node, &configuration::address(index + 1, self.nodes.len()));
         }
     }
 
@@ -120,33 +99,4 @@ impl Drop for Cluster {
             }
         }
     }
-}
-
-fn address(number: usize, size: usize) -> String {
-    if size == 1 {
-        "127.0.0.1".to_owned()
-    } else {
-        format!("10.99.0.{number}")
-    }
-}
-
-fn corosync_conf(size: usize) -> String {
-    let mut nodes = String::new();
-    for number in 1..=size {
-        let address = address(number, size);
-        write!(
-            nodes,
-            "  node {{\n    ring0_addr: {address}\n    name: n{number}\n    nodeid: {number}\n  }}\n"
-        )
-        .expect("a string takes text");
-    }
-    // corosync must not arm a watchdog of the machine: a killed node would reset it.
-    format!(
-        "totem {{\n  version: 2\n  cluster_name: test\n  transport: knet\n  \
-         crypto_cipher: none\n  crypto_hash: none\n}}\n\
-         nodelist {{\n{nodes}}}\n\
-         quorum {{\n  provider: corosync_votequorum\n}}\n\
-         resources {{\n  watchdog_device: off\n}}\n\
-         logging {{\n  to_logfile: yes\n  logfile: /var/log/corosync.log\n  to_syslog: no\n}}\n"
-    )
 }

@@ -27,6 +27,10 @@ fn a_dead_node_is_fenced_through_the_spool_of_another() {
     let fenced = died.elapsed();
 
     let node = cluster.node("n1");
+    let down = format!("OFFLINE: [ {victim} ]");
+    wait::until_true("the cluster counts the node as down", || {
+        node.run("crm_mon -1").stdout.contains(&down)
+    });
     let request = responder.only();
     assert_eq!(request.text("action"), "reboot");
     assert_eq!(request.text("target_node"), victim);

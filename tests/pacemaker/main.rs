@@ -9,6 +9,7 @@
 mod audit;
 mod cluster;
 mod command;
+mod configuration;
 mod log;
 mod node;
 mod report;
