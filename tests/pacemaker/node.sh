@@ -3,6 +3,7 @@
 # The node lives as long as its standard input is open. However the test ends, even by SIGKILL,
 # the kernel closes that pipe, this process leaves, and everything in the node dies with it.
 set -eu
+umask 022
 name=$1
 agent=$2
 

@@ -76,7 +76,7 @@ impl Responder {
 }
 
 /// The requests' contents, for messages.
-pub fn bodies(requests: &[Request]) -> Vec<String> {
+fn bodies(requests: &[Request]) -> Vec<String> {
     requests
         .iter()
         .map(|request| request.body.to_string())

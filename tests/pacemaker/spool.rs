@@ -20,7 +20,7 @@ impl Spool {
     pub fn create(node: &Node) -> Self {
         let requests = format!("{DIR}/requests");
         let responses = format!("{DIR}/responses");
-        node.run(&format!("install -d -m 0755 {requests} {responses}"))
+        node.run(&format!("install -d -m 0755 {DIR} {requests} {responses}"))
             .ok();
         Self {
             requests: node.file(&requests),
