@@ -27,10 +27,10 @@ pub trait Outlet {
     /// When the reader is gone, or a signal ended the program.
     fn output(&self, text: &str) -> io::Result<()>;
 
-    /// Writes `text` to standard output if it can be had within [`PATIENCE`].
+    /// Writes `text` to standard output if it can be had soon; a full pipe must not hold up a fence.
     fn notice(&self, text: &str);
 
-    /// Writes `text` to standard error if it can be had within [`PATIENCE`].
+    /// Writes `text` to standard error if it can be had soon; a full pipe must not hold up a fence.
     fn error(&self, text: &str);
 }
 
