@@ -18,7 +18,7 @@ use crate::spool::watch::Watch;
 pub fn run(agent: &Agent<'_>, settings: &Settings, action: Action) -> Exit {
     let targets = match super::target::targets(settings) {
         Ok(targets) => targets,
-        Err(fault) => return refuse(agent, settings, action, &fault),
+        Err(fault) => return refuse(agent, settings, action, Status::Failed, &fault),
     };
     if action == Action::On && !settings.request_on {
         agent.console.success("Success: Powered ON");
@@ -26,13 +26,14 @@ pub fn run(agent: &Agent<'_>, settings: &Settings, action: Action) -> Exit {
     }
     let spool = match usable_spool(settings) {
         Ok(spool) => spool,
-        Err(reason) => return refuse(agent, settings, action, &reason),
+        Err(reason) => return refuse(agent, settings, action, Status::Failed, &reason),
     };
     if let Err(signal) = agent.interrupt.sleep(settings.delay) {
         return refuse(
             agent,
             settings,
             action,
+            Status::Cancelled,
             &format!("cancelled by {signal} during delay; nothing was requested"),
         );
     }
@@ -98,40 +99,32 @@ fn ban() -> &'static str {
     "ban the device from this node (pcs constraint location DEVICE avoids NODE)"
 }
 
-/// Fails before any request was made; the event is recorded for whatever was named as target.
+/// Ends before any request was made; the event is recorded for whatever was named as target.
 pub fn refuse(
     agent: &Agent<'_>,
     settings: &Settings,
     action: Action,
+    status: Status,
     reason: &dyn Display,
 ) -> Exit {
-    let reason = reason.to_string();
-    let named = super::target::chosen(settings)
-        .ok()
-        .flatten()
-        .map(|(_, value)| value);
-    let target = named.or(settings.plug.as_deref()).unwrap_or_default();
+    let (action, details) = (action.as_str(), &reason.to_string());
+    let chosen = super::target::chosen(settings).ok().flatten();
+    let named = chosen.map(|(_, value)| value).or(settings.plug.as_deref());
     agent.console.allow_logging();
-    if target.is_empty() {
-        agent.console.failure(&format!(
-            "{action} failed: {reason}",
-            action = action.as_str()
-        ));
+    let Some(target) = named else {
+        agent
+            .console
+            .failure(&format!("{action} failed: {details}"));
         return Exit::Failure;
-    }
+    };
     agent
         .console
-        .failure(&format!("{} of {target} failed: {reason}", action.as_str()));
-    let status = if reason.starts_with("cancelled by") {
-        Status::Cancelled
-    } else {
-        Status::Failed
-    };
+        .failure(&format!("{action} of {target} failed: {details}"));
     let event = Event {
-        action: action.as_str(),
+        action,
         target,
         status,
-        details: &reason,
+        details,
         request_id: None,
         duration: None,
     };

@@ -20,7 +20,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use nix::poll::PollFlags;
 use nix::unistd::{gethostname, read};
 
-use crate::audit::Audit;
+use crate::audit::{Audit, Status};
 use crate::interrupt::Interrupt;
 use crate::spool::system::uninterrupted;
 use action::Action;
@@ -191,7 +191,7 @@ pub fn act(agent: &mut Agent<'_>, resolved: Resolved) -> Exit {
             return fence::run(agent, &settings, action);
         }
         (_, Some(action)) if action_is_known => {
-            return fence::refuse(agent, &settings, action, &faults.join("; "));
+            return fence::refuse(agent, &settings, action, Status::Failed, &faults.join("; "));
         }
         _ if !faults.is_empty() && !is_metadata => Err(faults.join("; ")),
         _ => look(agent, &settings),
