@@ -65,8 +65,8 @@ impl<'a> Standard<'a> {
         Ok(())
     }
 
-    /// Like [`Self::write`], but leaves signals for others to notice and gives up soon.
-    fn try_write(stream: impl AsFd, text: &str) {
+    /// Like [`Outlet::output`], but to any stream, leaves signals for others to notice and gives up soon.
+    pub fn try_write(stream: impl AsFd, text: &str) {
         let mut ready = [nix::poll::PollFd::new(stream.as_fd(), PollFlags::POLLOUT)];
         for part in text.as_bytes().chunks(4096) {
             let patience = u16::try_from(PATIENCE.as_millis()).unwrap_or(u16::MAX);

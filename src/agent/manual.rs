@@ -200,6 +200,8 @@ const SECTIONS: &[(&str, &[&str])] = &[
              it again: the cluster then asks for what really happens, and history and status tell the truth. Leave it \
              unset when the responder does reset nodes, or when Pacemaker should count a node as rebooted once it was \
              cut off.",
+            "A fence that failed is in pacemaker.log with the agent's line, and in stonith_admin --history NODE \
+             --verbose; without --verbose only successes are counted.",
             "A recurring monitor operation (op monitor interval=60s) is how requests of killed agents are removed, and \
              how a node whose spool went away is found before it is needed. It is required with responders that know \
              no deadline, as nnf-sos: they replay what they find at their start.",

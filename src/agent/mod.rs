@@ -22,7 +22,7 @@ use nix::unistd::{gethostname, read};
 
 use crate::audit::{Audit, Status};
 use crate::interrupt::Interrupt;
-use crate::spool::system::uninterrupted;
+use crate::spool::system::{uninterrupted, with_advice};
 use action::Action;
 use console::{Console, Outlet, Standard};
 use input::{Given, InputFault, MAX_STDIN_BYTES, Resolved};
@@ -75,11 +75,9 @@ pub fn main(arguments: Vec<OsString>) -> Exit {
     let interrupt = match Interrupt::new() {
         Ok(interrupt) => interrupt,
         Err(error) => {
-            // SIGTERM will not be noticed, which is no reason not to say why
-            eprintln!(
-                "fence_recorder: no signal descriptor can be had: {}",
-                crate::spool::system::with_advice(error)
-            );
+            let advice = with_advice(error);
+            let line = format!("fence_recorder: no signal descriptor can be had: {advice}\n");
+            Standard::try_write(std::io::stderr(), &line);
             return Exit::Failure;
         }
     };
@@ -89,10 +87,7 @@ pub fn main(arguments: Vec<OsString>) -> Exit {
         let line = crate::text::one_line(&format!(
             "internal error at {place}: {text}: please report it"
         ));
-        let _ = nix::unistd::write(
-            std::io::stderr(),
-            format!("fence_recorder: {line}\n").as_bytes(),
-        );
+        Standard::try_write(std::io::stderr(), &format!("fence_recorder: {line}\n"));
     }));
     let outlet = Standard::new(&interrupt);
     run_guarded(&outlet, &interrupt, |agent| run(agent, arguments))

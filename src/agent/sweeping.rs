@@ -14,7 +14,7 @@ use crate::spool::sweep::{SweepRules, Swept, sweep};
 /// How long a fence may spend on what others left behind, while its responder works.
 const BRIEFLY: Duration = Duration::from_millis(200);
 
-/// Sweeps beside a fence: what it doesn't get to is left to monitor.
+/// Sweeps beside a fence, until a response may be there: what it doesn't get to is left to monitor.
 pub fn sweep_briefly(desk: &Desk<'_>) {
     let end = Instant::now() + BRIEFLY;
     let _ = sweep_and_record(
@@ -22,7 +22,7 @@ pub fn sweep_briefly(desk: &Desk<'_>) {
         desk.settings,
         desk.audit,
         desk.console,
-        || Instant::now() < end,
+        || Instant::now() < end && !desk.watch.has_news(),
     );
 }
 

@@ -59,7 +59,7 @@ pub fn main() -> ExitCode {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(fault) => {
-            eprintln!("fence_recorder: {fault}");
+            let _ = writeln!(io::stderr(), "fence_recorder: {fault}");
             ExitCode::FAILURE
         }
     }

@@ -3,6 +3,7 @@
 pub mod demo;
 
 use std::ffi::{OsStr, OsString};
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 /// A subcommand: the first word of the arguments.
@@ -28,8 +29,10 @@ pub fn main(command: Command, arguments: &[OsString]) -> ExitCode {
     match arguments.first().map(|word| word.to_string_lossy()) {
         None => demo::main(),
         Some(word) if word == "--help" || word == "-h" => {
-            println!("{}", demo::HELP);
-            ExitCode::SUCCESS
+            match writeln!(io::stdout(), "{}", demo::HELP) {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(_) => ExitCode::FAILURE,
+            }
         }
         Some(word) => {
             let word = crate::text::one_line(&word);

@@ -81,6 +81,22 @@ impl Watch {
         }
     }
 
+    /// Whether an event waits to be read; takes none.
+    #[must_use]
+    pub fn has_news(&self) -> bool {
+        self.inotify.as_ref().is_some_and(|inotify| {
+            let mut descriptors = [PollFd::new(inotify.as_fd(), PollFlags::POLLIN)];
+            matches!(
+                ppoll(
+                    &mut descriptors,
+                    Some(TimeSpec::from_duration(Duration::ZERO)),
+                    None
+                ),
+                Ok(1..)
+            )
+        })
+    }
+
     fn events(&self) -> Woken {
         let Some(Ok(events)) = self.inotify.as_ref().map(Inotify::read_events) else {
             return Woken::Unknown;
