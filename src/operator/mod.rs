@@ -36,7 +36,8 @@ pub fn main(command: Command, arguments: &[OsString]) -> ExitCode {
         }
         Some(word) => {
             let word = crate::text::one_line(&word);
-            eprintln!("fence_recorder: demo takes no \"{word}\": see fence_recorder demo --help");
+            let line = format!("demo takes no \"{word}\": see fence_recorder demo --help");
+            let _ = writeln!(io::stderr(), "fence_recorder: {line}");
             ExitCode::FAILURE
         }
     }
