@@ -4,7 +4,6 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -246,9 +245,4 @@ pub fn with(mut base: Value, changes: Value) -> Value {
         }
     }
     base
-}
-
-/// Runs `body` on a thread of its own.
-pub fn beside<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
-    std::thread::spawn(body)
 }
