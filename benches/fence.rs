@@ -102,7 +102,7 @@ fn measure(run: impl FnOnce()) -> Sample {
     let wall = started.elapsed();
     Sample {
         wall,
-        cpu: children_cpu() - before,
+        cpu: children_cpu().saturating_sub(before),
     }
 }
 
@@ -177,14 +177,16 @@ impl Stage {
             .tempdir_in("/dev/shm")
             .unwrap();
         let paths = ["requests", "responses"].map(|name| directory.path().join(name));
-        paths.iter().for_each(|path| fs::create_dir(path).unwrap());
+        for path in &paths {
+            fs::create_dir(path).unwrap();
+        }
         let spool = Spool::open(&paths[0], &paths[1], Trust::Waived).unwrap();
         let (stopped, stopper) = pipe().unwrap();
         let (watch, fault) = Watch::new(&spool.requests);
         assert_eq!(fault, None);
         let thread = std::thread::spawn(move || {
             loop {
-                match watch.wait(Duration::from_secs(60), stopped.as_fd()) {
+                match watch.wait(Duration::from_mins(1), stopped.as_fd()) {
                     Woken::Interrupted => return,
                     Woken::Named(names) => names
                         .iter()

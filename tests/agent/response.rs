@@ -37,7 +37,7 @@ fn answered_by(lines: &str, place: impl FnOnce(&TestEnv, &Path, &Value)) -> Ende
 #[track_caller]
 fn does_not_count(words: &[&str], make: impl FnOnce(&Value) -> Vec<u8>) {
     let ended = answered_by("response_timeout=1\n", |_, path, request| {
-        fs::write(path, make(request)).unwrap()
+        fs::write(path, make(request)).unwrap();
     });
     ended.failed_with(&[words, &["no response counted within 1 s"]].concat());
 }
@@ -200,7 +200,7 @@ fn anything_but_a_regular_file_of_somebody_whose_word_counts_does_not() {
         symlink(env.path("elsewhere"), path).unwrap();
     });
     fails(&["is not a regular file"], |_, path, _| {
-        fs::create_dir(path).unwrap()
+        fs::create_dir(path).unwrap();
     });
     fails(&["is not a regular file"], |_, path, _| {
         nix::unistd::mkfifo(path, nix::sys::stat::Mode::S_IRWXU).unwrap();
