@@ -48,8 +48,8 @@ fn main() {
         "One fence, answered at once, on tmpfs; medians of {ROUNDS} whole processes, interleaved"
     );
     println!(
-        "{:<10} {:>9} {:>9} {:>9} {:>12}",
-        "", "wall ms", "p95 ms", "CPU ms", "peak MiB"
+        "{:<10} {:>9} {:>9} {:>9} {:>9} {:>12}",
+        "", "p10 ms", "wall ms", "p95 ms", "CPU ms", "peak MiB"
     );
     row("floor", &floor, &memory("floor"));
     row("agent", &agent, &memory("agent"));
@@ -130,9 +130,11 @@ fn median(samples: &[Sample], of: impl Fn(&Sample) -> Duration) -> f64 {
 fn row(name: &str, samples: &[Sample], memory: &str) {
     let walls = sorted(samples, |sample| sample.wall);
     let cpu = median(samples, |sample| sample.cpu);
-    let p95 = walls[walls.len() * 95 / 100];
+    // many runs wait in the kernel for a time that neither program spends (their CPU time shows
+    // it): the tenth percentile shows those that had no such wait
+    let (p10, p95) = (walls[walls.len() / 10], walls[walls.len() * 95 / 100]);
     println!(
-        "{name:<10} {:>9.2} {p95:>9.2} {cpu:>9.2} {memory:>12}",
+        "{name:<10} {p10:>9.2} {:>9.2} {p95:>9.2} {cpu:>9.2} {memory:>12}",
         walls[walls.len() / 2]
     );
 }
