@@ -90,11 +90,15 @@ impl Given {
             let values: Vec<&String> = matches.get_many(name).into_iter().flatten().collect();
             let Some(last) = values.last() else { continue };
             given.take(name, last);
-            if name == "verbose" && values.len() > 1 {
+            let times = values
+                .iter()
+                .rev()
+                .take_while(|value| value.as_str() == "1");
+            if let ("verbose", times @ 2..) = (name, times.count()) {
                 given
                     .values
                     .entry("verbose_level".to_owned())
-                    .or_insert_with(|| values.len().to_string());
+                    .or_insert_with(|| times.to_string());
             }
         }
         Ok(given)
@@ -104,10 +108,11 @@ impl Given {
         if Parameter::find(name).is_some() {
             self.values.insert(name.to_owned(), value.to_owned());
         } else if !IGNORED.contains(&name) {
-            self.warnings.push(format!(
-                "the parameter \"{}\" is unknown and ignored",
-                one_line(name)
-            ));
+            let name = one_line(name);
+            let warning = format!("the parameter \"{name}\" is unknown and ignored");
+            if !self.warnings.contains(&warning) {
+                self.warnings.push(warning);
+            }
         }
     }
 
@@ -140,7 +145,10 @@ impl Given {
                 }
             } else if let Some(name) = parameter.environment
                 && let Some(value) = environment(name).filter(|value| !value.is_empty())
-                && let Err(reason) = parameter.field.set(&mut settings, &value.to_string_lossy())
+                && let Err(reason) = value
+                    .to_str()
+                    .ok_or_else(|| "is not UTF-8".to_owned())
+                    .and_then(|value| parameter.field.set(&mut settings, value))
             {
                 // its names are common ones: somebody else's variable must not stop a fence
                 let default = parameter.default.unwrap_or("none");
@@ -324,6 +332,8 @@ mod tests {
         );
         assert!(!arguments(&["--request-on=0"]).unwrap().request_on);
         assert!(arguments(&["--request-on"]).unwrap().request_on);
+        let off = arguments(&["-v", "-v", "--verbose=0", "--verbose=0"]).unwrap();
+        assert_eq!((off.verbose, off.verbose_level), (false, 0));
     }
 
     #[test]

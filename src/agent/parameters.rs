@@ -305,10 +305,10 @@ pub const PARAMETERS: &[Parameter] = &[
     Parameter {
         name: "verbose_level",
         value_name: "level",
-        field: Field::Integer(0..=9, |settings| &mut settings.verbose_level),
+        field: Field::Integer(0..=u64::MAX, |settings| &mut settings.verbose_level),
         default: Some("0"),
         summary: "The same as a number",
-        manual: "0 to 9. 1: each step. 2: each look at a response that doesn't count yet.",
+        manual: "1: each step. 2: each look at a response that doesn't count yet.",
         ..PLAIN
     },
     Parameter {

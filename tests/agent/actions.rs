@@ -1,8 +1,8 @@
-//! The actions that only look: status, monitor, list, validate-all, and on (design 4.2).
+//! The actions that don't fence, and on (design 4.2); what monitor sweeps (design 3.3).
 
 use std::fs;
-use std::os::unix::fs::chown;
 use std::path::Path;
+use std::process::Stdio;
 use std::time::{Duration, SystemTime};
 
 use fence_recorder::spool::directory::{Directory, Role, Trust};
@@ -10,360 +10,550 @@ use fence_recorder::spool::watch::Watch;
 use jiff::Timestamp;
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc;
+use nix::unistd::gethostname;
 use serde_json::{Value, json};
-use uuid::Uuid;
 
-use crate::env::{TestEnv, success, with};
+use super::env::{AGENT, Ended, TestEnv, success, with};
 
-const MONITOR: &str = "action=monitor\n";
+const ON: (Option<i32>, &str) = (Some(0), "Status: ON\n");
+const OFF: (Option<i32>, &str) = (Some(2), "Status: OFF\n");
 
-/// Sets when a file was last written, `age` seconds ago.
-fn set_age(path: &Path, age: u64) {
-    let time = SystemTime::now() - Duration::from_secs(age);
-    fs::File::options()
-        .write(true)
-        .open(path)
-        .unwrap()
-        .set_modified(time)
+fn id(number: u8) -> String {
+    format!("00000000-0000-4000-8000-0000000000{number:02x}")
+}
+
+fn written_ago(path: &Path, seconds: u64) {
+    let written = SystemTime::now() - Duration::from_secs(seconds);
+    let file = fs::File::open(path).unwrap();
+    file.set_times(fs::FileTimes::new().set_modified(written))
         .unwrap();
 }
 
-/// Puts a success response for `node` in place, `age` seconds old, with some fields changed.
-fn put_response(env: &TestEnv, node: &str, age: u64, changes: Value) {
-    let id = Uuid::new_v4().to_string();
-    let request = json!({"request_id": id, "action": "off", "target_node": node});
-    let path = env.path("responses").join(format!("{node}-{id}.json"));
-    fs::write(&path, with(success(&request), changes).to_string()).unwrap();
-    set_age(&path, age);
-}
-
-#[track_caller]
-fn is_off(env: &TestEnv, plug: &str, off: bool) {
-    let ended = env.run(&format!("action=status\nplug={plug}\n"));
-    let expected = if off {
-        (Some(2), "Status: OFF\n", "")
-    } else {
-        (Some(0), "Status: ON\n", "")
-    };
-    assert_eq!(
-        (ended.code, ended.stdout.as_str(), ended.stderr.as_str()),
-        expected
+/// Puts a response about `node` there, written `age` seconds ago.
+fn response(env: &TestEnv, node: &str, number: u8, age: u64, changes: Value) -> String {
+    let content = with(
+        json!({
+            "request_id": id(number),
+            "success": true,
+            "message": "done",
+            "action_performed": "off",
+            "target_node": node,
+        }),
+        changes,
     );
-}
-
-#[test]
-fn status_goes_by_the_newest_success_that_counts() {
-    let env = TestEnv::new();
-    is_off(&env, "n1", false);
-    put_response(&env, "n1", 100, json!({}));
-    is_off(&env, "n1", true);
-    put_response(&env, "n1", 90, json!({"success": false}));
-    put_response(
-        &env,
-        "n1",
-        90,
-        json!({"success": "true", "action_performed": "on"}),
-    );
-    put_response(
-        &env,
-        "n1",
-        90,
-        json!({"request_id": "another", "action_performed": "on"}),
-    );
-    is_off(&env, "n1", true);
-    put_response(&env, "n1", 80, json!({"action_performed": "reboot"}));
-    is_off(&env, "n1", false);
-    put_response(&env, "n1", 70, json!({"action_performed": null}));
-    is_off(&env, "n1", true);
-    put_response(&env, "n1", 60, json!({"action_performed": 5}));
-    is_off(&env, "n1", false);
-}
-
-#[test]
-fn status_of_a_node_is_not_anothers() {
-    let env = TestEnv::new();
-    put_response(&env, "c1-2", 10, json!({}));
-    is_off(&env, "c1", false);
-    put_response(&env, "c1", 10, json!({}));
-    is_off(&env, "c1", true);
-    is_off(&env, "c1,c1-2", true);
-    is_off(&env, "c1,c3", false);
-}
-
-#[test]
-fn status_does_not_take_a_strangers_word() {
-    let env = TestEnv::new();
-    put_response(&env, "n1", 10, json!({}));
-    let name = env.names_in("responses").remove(0);
-    chown(env.path("responses").join(name), Some(12345), None).unwrap();
-    is_off(&env, "n1", false);
-}
-
-#[test]
-fn equally_new_successes_must_all_be_off() {
-    let env = TestEnv::new();
-    put_response(&env, "n1", 0, json!({}));
-    put_response(&env, "n1", 0, json!({"action_performed": "on"}));
-    let time = SystemTime::now();
-    for name in env.names_in("responses") {
-        fs::File::options()
-            .write(true)
-            .open(env.path("responses").join(name))
-            .unwrap()
-            .set_modified(time)
-            .unwrap();
-    }
-    is_off(&env, "n1", false);
-}
-
-#[test]
-fn status_needs_a_target_and_a_spool() {
-    let env = TestEnv::new();
-    env.run("action=status\n")
-        .failed_with(&["no node to fence is given"]);
-    fs::remove_dir(env.path("requests")).unwrap();
-    env.run("action=status\nplug=n1\n")
-        .failed_with(&["status failed", "does not exist"]);
-}
-
-/// Puts a request in place whose deadline was `overdue` seconds ago.
-fn put_request(env: &TestEnv, directory: &str, host: &str, overdue: i64, changes: Value) -> String {
-    let id = Uuid::new_v4().to_string();
-    let deadline = Timestamp::now() - jiff::SignedDuration::from_secs(overdue);
-    let request = json!({
-        "request_id": id, "timestamp": deadline.to_string(), "action": "off", "target_node": "n1",
-        "recorder_node": host, "deadline": deadline.to_string(),
-    });
-    let name = format!("n1-{id}.json");
-    fs::create_dir_all(env.path(directory)).unwrap();
-    fs::write(
-        env.path(directory).join(&name),
-        with(request, changes).to_string(),
-    )
-    .unwrap();
+    let name = format!("responses/{node}-{}.json", id(number));
+    fs::write(env.path(&name), content.to_string()).unwrap();
+    written_ago(&env.path(&name), age);
     name
 }
 
-fn host() -> String {
-    nix::unistd::gethostname().unwrap().into_string().unwrap()
+#[track_caller]
+fn assert_status(env: &TestEnv, plug: &str, expected: (Option<i32>, &str)) {
+    let ended = env.run(&format!("action=status\nplug={plug}\n"));
+    assert_eq!((ended.code, ended.stdout.as_str()), expected, "{ended:?}");
+    assert_eq!(ended.stderr, "");
 }
 
 #[test]
-fn monitor_of_a_good_spool_says_nothing() {
-    TestEnv::new().run(MONITOR).succeeded_with("");
-}
-
-#[test]
-fn dead_requests_are_swept_once_and_recorded_as_expired() {
+fn on_succeeds_at_once_without_a_request_or_a_spool() {
     let env = TestEnv::new();
-    let dead = [
-        put_request(&env, "requests", &host(), 11, json!({})),
-        put_request(&env, "requests", "other", 301, json!({})),
-        put_request(&env, "requests/.claimed", &host(), 301, json!({})),
-    ];
-    for agent in [env.start(MONITOR), env.start(MONITOR)] {
-        assert!(agent.wait_with_output().unwrap().status.success());
-    }
-    for name in &dead {
-        assert!(!env.path("requests").join(name).exists());
-    }
-    assert_eq!(env.names_in("requests/.claimed"), Vec::<String>::new());
-    assert_eq!(env.statuses(), ["expired"; 3]);
-    assert!(
-        env.events()
-            .iter()
-            .all(|event| event["request_id"].is_string() && event["target_node"] == "n1")
-    );
-}
-
-#[test]
-fn requests_that_are_not_dead_yet_stay_and_are_warned_of() {
-    let env = TestEnv::new();
-    let overdue = [
-        put_request(&env, "requests", &host(), 5, json!({})),
-        put_request(&env, "requests", "other", 200, json!({})),
-        put_request(&env, "requests/.claimed", &host(), 200, json!({})),
-    ];
-    put_request(&env, "requests", &host(), -100, json!({}));
-    let ended = env.run(MONITOR);
-    assert_eq!((ended.code, ended.stderr.lines().count()), (Some(0), 1));
-    assert!(
-        ended.stderr.contains("3 pending past the deadline"),
-        "{}",
-        ended.stderr
-    );
-    assert_eq!(env.names_in("requests").len(), 4);
-    assert_eq!(env.names_in("requests/.claimed"), [overdue[2].clone()]);
-    // a shorter patience with other hosts and claims takes two of them
-    assert_eq!(
-        env.run("action=monitor\ncleanup_max_age=100\n").code,
-        Some(0)
-    );
-    assert_eq!(env.statuses(), ["expired"; 2]);
-}
-
-#[test]
-fn a_request_without_a_deadline_is_dead_by_its_age() {
-    let env = TestEnv::new();
-    let name = put_request(&env, "requests", "other", 0, json!({"deadline": null}));
-    env.run("action=monitor\ncleanup_max_age=3\n");
-    assert!(env.path("requests").join(&name).exists());
-    set_age(&env.path("requests").join(&name), 4);
-    env.run("action=monitor\ncleanup_max_age=3\n")
-        .succeeded_with("");
-    assert_eq!(env.statuses(), ["expired"]);
-}
-
-#[test]
-fn stale_temporary_files_go_and_files_that_are_no_requests_stay() {
-    let env = TestEnv::new();
-    for name in [
-        ".n1-a.json.tmp",
-        ".n1-b.json.tmp",
-        "junk.json",
-        ".responder.json",
-        "n1-x.json",
-    ] {
-        fs::write(env.path("requests").join(name), "{}").unwrap();
-    }
-    set_age(&env.path("requests/.n1-a.json.tmp"), 301);
-    set_age(&env.path("requests/.n1-b.json.tmp"), 5);
-    env.run("action=monitor\n").succeeded_with("");
-    env.run("action=monitor\ncleanup_max_age=0\n")
-        .succeeded_with("");
-    assert_eq!(
-        env.names_in("requests"),
-        [
-            ".n1-b.json.tmp",
-            ".responder.json",
-            "junk.json",
-            "n1-x.json"
-        ]
-    );
-}
-
-#[test]
-fn a_fence_sweeps_too() {
-    let env = TestEnv::new();
-    put_request(&env, "requests", &host(), 11, json!({}));
-    env.run("action=off\nplug=n2\nresponse_timeout=1\n")
-        .failed_with(&["no response"]);
-    assert_eq!(env.names_in("requests"), Vec::<String>::new());
-    assert_eq!(env.statuses(), ["requested", "expired", "timed_out"]);
-}
-
-const CHECKED: &str = "responder_check=1\nresponse_timeout=86400\nplug=n1\n";
-
-#[test]
-fn with_responder_check_nobody_watching_is_an_immediate_failure() {
-    let env = TestEnv::new();
-    fs::write(env.path("requests/.responder.lock"), "").unwrap();
-    let words = &["responder_check: no responder watches request_dir"][..];
-    env.run(&format!("{MONITOR}{CHECKED}")).failed_with(words);
-    env.run(&format!("action=off\n{CHECKED}"))
-        .failed_with(words);
-    assert_eq!(env.statuses(), ["failed"]);
-}
-
-#[test]
-fn a_held_lock_is_somebody_watching() {
-    let env = TestEnv::new();
-    let lock = fs::File::create(env.path("requests/.responder.lock")).unwrap();
-    let whole = libc::flock {
-        l_type: libc::F_WRLCK.try_into().unwrap(),
-        l_whence: libc::SEEK_SET.try_into().unwrap(),
-        l_start: 0,
-        l_len: 0,
-        l_pid: 0,
-    };
-    fcntl(&lock, FcntlArg::F_OFD_SETLK(&whole)).unwrap();
-    env.run(&format!("{MONITOR}{CHECKED}")).succeeded_with("");
-    env.run_answered(&format!("action=off\n{CHECKED}"), success)
-        .succeeded_with("Success: Powered OFF\n");
-}
-
-#[test]
-fn an_inotify_watch_of_another_process_is_somebody_watching() {
-    let env = TestEnv::new();
-    let requests = Directory::open(&env.path("requests"), Role::Requests, Trust::Checked).unwrap();
-    let elsewhere =
-        Directory::open(&env.path("responses"), Role::Requests, Trust::Checked).unwrap();
-    let (_other, fault) = Watch::new(&elsewhere);
-    assert_eq!(fault, None);
-    assert_eq!(
-        env.run(&format!("{MONITOR}{CHECKED}")).code,
-        Some(1),
-        "another directory is not this one"
-    );
-    let (_watch, fault) = Watch::new(&requests);
-    assert_eq!(fault, None);
-    env.run(&format!("{MONITOR}{CHECKED}")).succeeded_with("");
-}
-
-#[test]
-fn list_names_what_is_known() {
-    let env = TestEnv::new();
-    let responder =
-        json!({"pid": 1, "version": "x", "started": "x", "nodes": ["plain", "c-*", "x?", "[ab]"]});
-    fs::write(env.path("requests/.responder.json"), responder.to_string()).unwrap();
-    put_response(&env, "gone", 1, json!({}));
-    put_request(&env, "requests", "other", -60, json!({}));
-    env.run("action=list\n")
-        .succeeded_with("gone,\nn1,\nplain,\n");
-    env.run("action=list-status\nseparator=;\n")
-        .succeeded_with("gone;;OFF\nn1;;ON\nplain;;ON\n");
-}
-
-#[test]
-fn on_succeeds_at_once_unless_it_is_to_be_requested() {
-    let env = TestEnv::new();
-    env.run("action=on\nplug=n1\nrequest_dir=/nowhere\n")
+    env.run("action=on\nplug=n1\n")
         .succeeded_with("Success: Powered ON\n");
     assert_eq!(env.names_in("requests"), Vec::<String>::new());
+    fs::remove_dir(env.path("requests")).unwrap();
+    env.run("action=on\nplug=n1\n")
+        .succeeded_with("Success: Powered ON\n");
+    env.run("action=on\n").failed_with(&["no node"]);
+}
+
+#[test]
+fn on_is_a_request_like_the_others_where_that_is_asked_for() {
+    let env = TestEnv::new();
     let ended = env.run_answered("action=on\nplug=n1\nrequest_on=1\n", |request| {
         assert_eq!(request["action"], "on");
         success(request)
     });
     ended.succeeded_with("Success: Powered ON\n");
+    let ended = env.run_answered("action=on\nplug=n1\nrequest_on=1\n", |request| {
+        with(
+            success(request),
+            json!({"success": false, "message": "still broken"}),
+        )
+    });
+    ended.failed_with(&["n1", "still broken"]);
 }
 
 #[test]
-fn validate_all_says_every_fault_on_stdout_alone() {
+fn a_node_nobody_fenced_is_on() {
     let env = TestEnv::new();
-    let ended = env.run(
-        "action=validate-all\nresponse_timeout=abc\nlog_dir=logs\nplug=../x\ndelay=-1\nfoo=1\n",
-    );
-    assert_eq!((ended.code, ended.stderr.as_str()), (Some(1), ""));
-    for word in [
-        "response_timeout: \"abc\"",
-        "log_dir: \"logs\"",
-        "plug: \"../x\"",
-        "delay: \"-1\"",
-        "\"foo\"",
+    assert_status(&env, "n1", ON);
+    response(&env, "n1", 1, 5, json!({"success": false}));
+    assert_status(&env, "n1", ON);
+}
+
+#[test]
+fn what_was_performed_decides_whether_the_node_is_off() {
+    let env = TestEnv::new();
+    for (changes, expected) in [
+        (json!({}), OFF),
+        (json!({"action_performed": null}), OFF),
+        (json!({"target_node": null}), OFF),
+        (json!({"action_performed": "reboot"}), ON),
+        (json!({"action_performed": "on"}), ON),
+        (json!({"action_performed": 1}), ON),
+        (json!({"success": "true"}), ON),
+        (json!({"request_id": id(2)}), ON),
+        (json!({"target_node": "n2"}), ON),
     ] {
-        assert_eq!(
-            ended
-                .stdout
-                .lines()
-                .filter(|line| line.contains(word))
-                .count(),
-            1,
-            "{word}: {}",
-            ended.stdout
-        );
+        response(&env, "n1", 1, 5, changes);
+        assert_status(&env, "n1", expected);
     }
-    assert_eq!(ended.stdout.lines().count(), 5);
-    env.run("action=validate-all\nplug=n1\nnodename=n1\n")
-        .succeeded_with("");
-    let same = env.run("action=validate-all\nrequest_dir=/a\nresponse_dir=/a\n");
-    assert_eq!((same.code, same.stdout.lines().count()), (Some(1), 1));
 }
 
 #[test]
-fn metadata_needs_nothing_to_be_right() {
+fn a_null_for_what_was_performed_is_not_off() {
     let env = TestEnv::new();
-    let ended = env.run("action=metadata\nrequest_dir=nowhere\nresponse_timeout=0\n");
+    let name = response(&env, "n1", 1, 5, json!({}));
+    let content = json!({"request_id": id(1), "success": true, "action_performed": null});
+    fs::write(env.path(&name), content.to_string()).unwrap();
+    assert_status(&env, "n1", ON);
+}
+
+#[test]
+fn the_newest_success_wins_whichever_it_is() {
+    for (performed, expected) in [("off", OFF), ("on", ON)] {
+        let env = TestEnv::new();
+        let other = if performed == "off" { "on" } else { "off" };
+        response(&env, "n1", 1, 60, json!({"action_performed": other}));
+        response(&env, "n1", 2, 30, json!({"action_performed": performed}));
+        response(&env, "n1", 3, 90, json!({"action_performed": other}));
+        assert_status(&env, "n1", expected);
+        // a later failure changes nothing
+        response(
+            &env,
+            "n1",
+            4,
+            1,
+            json!({"success": false, "action_performed": other}),
+        );
+        assert_status(&env, "n1", expected);
+    }
+}
+
+#[test]
+fn a_response_of_a_foreign_owner_does_not_count() {
+    let env = TestEnv::new();
+    let name = response(&env, "n1", 1, 5, json!({}));
+    std::os::unix::fs::chown(env.path(&name), Some(12345), None).unwrap();
+    assert_status(&env, "n1", ON);
+    // but it does where response_dir is that user's
+    std::os::unix::fs::chown(env.path("responses"), Some(12345), None).unwrap();
+    assert_status(&env, "n1", OFF);
+}
+
+#[test]
+fn a_symlink_to_a_response_does_not_count() {
+    let env = TestEnv::new();
+    let name = response(&env, "n1", 1, 5, json!({}));
+    fs::rename(env.path(&name), env.path("elsewhere")).unwrap();
+    std::os::unix::fs::symlink(env.path("elsewhere"), env.path(&name)).unwrap();
+    assert_status(&env, "n1", ON);
+}
+
+#[test]
+fn a_node_is_not_taken_for_one_whose_name_begins_alike() {
+    let env = TestEnv::new();
+    response(&env, "c1-2", 1, 5, json!({}));
+    assert_status(&env, "c1", ON);
+    assert_status(&env, "c1-2", OFF);
+    response(&env, "c1", 2, 5, json!({"action_performed": "on"}));
+    assert_status(&env, "c1-2", OFF);
+}
+
+#[test]
+fn several_targets_are_off_only_if_all_are() {
+    let env = TestEnv::new();
+    response(&env, "p1", 1, 5, json!({}));
+    assert_status(&env, "p1,p2", ON);
+    response(&env, "p2", 2, 5, json!({}));
+    assert_status(&env, "p1,p2", OFF);
+    assert_status(&env, "p2,p1,p3", ON);
+}
+
+#[test]
+fn status_needs_a_target_and_a_spool() {
+    let env = TestEnv::new();
+    response(&env, "n1", 1, 5, json!({}));
+    env.run("action=status\n").failed_with(&["plug"]);
+    fs::remove_dir(env.path("requests")).unwrap();
+    env.run("action=status\nplug=n1\n")
+        .failed_with(&["requests", "does not exist"]);
+}
+
+#[test]
+fn monitor_is_silent_where_all_is_well_and_fails_without_the_spool() {
+    let env = TestEnv::new();
+    env.run("action=monitor\n").succeeded_with("");
+    for name in ["requests", "responses"] {
+        let env = TestEnv::new();
+        fs::remove_dir(env.path(name)).unwrap();
+        env.run("action=monitor\n")
+            .failed_with(&[&env.path(name).display().to_string(), "does not exist"]);
+        assert!(!env.path(name).exists(), "the agent creates no spool");
+    }
+}
+
+fn own_host() -> String {
+    gethostname().unwrap().into_string().unwrap()
+}
+
+/// Puts a request of `host` into `directory`; `past` is how many seconds ago its deadline was,
+/// and it was written another minute before that.
+fn request(env: &TestEnv, directory: &str, number: u8, host: &str, past: Option<i64>) -> String {
+    let now = Timestamp::now().as_second();
+    let time = |ago: i64| Timestamp::from_second(now - ago).unwrap().to_string();
+    let mut content = json!({
+        "request_id": id(number),
+        "timestamp": time(past.unwrap_or_default() + 60),
+        "action": "off",
+        "target_node": "n1",
+        "recorder_node": host,
+    });
+    if let Some(past) = past {
+        content["deadline"] = json!(time(past));
+    }
+    let name = format!("n1-{}.json", id(number));
+    let path = env.path(directory).join(&name);
+    fs::write(&path, content.to_string()).unwrap();
+    name
+}
+
+#[track_caller]
+fn assert_warned_of_overdue(ended: &Ended) {
+    assert_eq!(
+        (ended.code, ended.stdout.as_str()),
+        (Some(0), ""),
+        "{ended:?}"
+    );
+    assert_eq!(ended.stderr.lines().count(), 1, "{ended:?}");
+    assert!(
+        ended.stderr.contains("warning") && ended.stderr.contains("n1"),
+        "{ended:?}"
+    );
+}
+
+#[test]
+fn monitor_removes_a_dead_request_of_this_host_and_records_it_once() {
+    let env = TestEnv::new();
+    request(&env, "requests", 1, &own_host(), Some(11));
+    env.run("action=monitor\n").succeeded_with("");
+    env.run("action=monitor\n").succeeded_with("");
+    assert_eq!(env.names_in("requests"), Vec::<String>::new());
+    assert_eq!(env.statuses(), ["expired"]);
+    let event = &env.events()[0];
+    assert_eq!(
+        (&event["request_id"], &event["target_node"]),
+        (&json!(id(1)), &json!("n1"))
+    );
+}
+
+#[test]
+fn monitor_leaves_a_request_whose_agent_may_still_withdraw_it_and_warns() {
+    let env = TestEnv::new();
+    let name = request(&env, "requests", 1, &own_host(), Some(3));
+    assert_warned_of_overdue(&env.run("action=monitor\ncleanup_max_age=0\n"));
+    assert_eq!(env.names_in("requests"), [name]);
+    assert_eq!(env.statuses(), Vec::<String>::new());
+}
+
+#[test]
+fn monitor_leaves_a_request_within_its_deadline_alone() {
+    let env = TestEnv::new();
+    let name = request(&env, "requests", 1, &own_host(), Some(-600));
+    env.run("action=monitor\ncleanup_max_age=0\n")
+        .succeeded_with("");
+    assert_eq!(env.names_in("requests"), [name]);
+}
+
+#[test]
+fn another_hosts_request_is_left_alone_for_cleanup_max_age() {
+    let env = TestEnv::new();
+    let name = request(&env, "requests", 1, "another-host", Some(60));
+    assert_warned_of_overdue(&env.run("action=monitor\n"));
+    assert_eq!(env.names_in("requests"), [name]);
+    env.run("action=monitor\ncleanup_max_age=30\n")
+        .succeeded_with("");
+    assert_eq!(env.names_in("requests"), Vec::<String>::new());
+    assert_eq!(env.statuses(), ["expired"]);
+}
+
+#[test]
+fn a_request_without_a_deadline_is_dead_by_when_it_was_written() {
+    let env = TestEnv::new();
+    let name = request(&env, "requests", 1, "another-host", None);
+    written_ago(&env.path("requests").join(&name), 280);
+    let ended = env.run("action=monitor\n");
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert_eq!(env.names_in("requests"), std::slice::from_ref(&name));
+    written_ago(&env.path("requests").join(&name), 301);
+    env.run("action=monitor\n").succeeded_with("");
+    assert_eq!(env.names_in("requests"), Vec::<String>::new());
+    assert_eq!(env.statuses(), ["expired"]);
+}
+
+#[test]
+fn a_claim_is_left_to_its_responder_for_cleanup_max_age() {
+    let env = TestEnv::new();
+    fs::create_dir(env.path("requests/.claimed")).unwrap();
+    let kept = request(&env, "requests/.claimed", 1, &own_host(), Some(200));
+    request(&env, "requests/.claimed", 2, &own_host(), Some(301));
+    assert_warned_of_overdue(&env.run("action=monitor\n"));
+    assert_eq!(env.names_in("requests/.claimed"), [kept]);
+    assert_eq!(env.statuses(), ["expired"]);
+    assert_eq!(env.events()[0]["request_id"], id(2));
+}
+
+#[test]
+fn temporary_files_nobody_writes_any_more_are_removed_and_junk_is_left_for_people() {
+    let env = TestEnv::new();
+    let junk = [
+        ".hidden",
+        ".x.tmp",
+        "n1.json",
+        "notes.txt",
+        &format!("n1-{}.json", id(9)),
+    ];
+    for name in junk.into_iter().chain([".old.json.tmp", ".new.json.tmp"]) {
+        let path = env.path("requests").join(name);
+        fs::write(&path, "no request").unwrap();
+        written_ago(&path, if name == ".new.json.tmp" { 200 } else { 400 });
+    }
+    env.run("action=monitor\n").succeeded_with("");
+    let mut left: Vec<_> = junk.into_iter().chain([".new.json.tmp"]).collect();
+    left.sort_unstable();
+    assert_eq!(env.names_in("requests"), left);
+}
+
+#[test]
+fn with_responder_check_nobody_watching_fails_at_once() {
+    let env = TestEnv::new();
+    // a lock file nobody holds is no responder
+    fs::write(env.path("requests/.responder.lock"), "").unwrap();
+    env.run("action=monitor\nresponder_check=1\n")
+        .failed_with(&["monitor", "responder_check"]);
+    for action in ["off", "reboot"] {
+        let lines = format!("action={action}\nplug=n1\nresponder_check=1\nresponse_timeout=86400");
+        env.run(&lines)
+            .failed_with(&[action, "n1", "responder_check"]);
+    }
+    assert_eq!(env.names_in("requests"), [".responder.lock"]);
+    assert_eq!(env.statuses(), ["failed", "failed"]);
+}
+
+/// Takes (`F_WRLCK`) or gives back (`F_UNLCK`) a responder's lock. Closing the file isn't enough: a
+/// child that another test's thread just forked has it open too.
+fn lock(file: &fs::File, kind: i32) {
+    let lock = libc::flock {
+        l_type: kind.try_into().unwrap(),
+        l_whence: libc::SEEK_SET.try_into().unwrap(),
+        l_start: 0,
+        l_len: 0,
+        l_pid: 0,
+    };
+    fcntl(file, FcntlArg::F_OFD_SETLK(&lock)).unwrap();
+}
+
+#[test]
+fn who_holds_the_responders_lock_is_seen() {
+    let env = TestEnv::new();
+    let file = fs::File::create(env.path("requests/.responder.lock")).unwrap();
+    lock(&file, libc::F_WRLCK);
+    env.run("action=monitor\nresponder_check=1\n")
+        .succeeded_with("");
+    let lines = "action=off\nplug=n1\nresponder_check=1\n";
+    let agent = env.start(lines);
+    let (name, request) = env.requests(1).remove(0);
+    env.respond(&name, success(&request).to_string().as_bytes());
+    Ended::from(agent.wait_with_output().unwrap()).succeeded_with("Success: Powered OFF\n");
+    lock(&file, libc::F_UNLCK);
+    env.run(lines).failed_with(&["responder_check"]);
+}
+
+#[test]
+fn who_watches_request_dir_by_inotify_is_seen() {
+    let env = TestEnv::new();
+    let watch_on = |name, role| {
+        let directory = Directory::open(&env.path(name), role, Trust::Checked).unwrap();
+        let (watch, fault) = Watch::new(&directory);
+        assert_eq!(fault, None);
+        watch
+    };
+    let elsewhere = watch_on("responses", Role::Responses);
+    env.run("action=monitor\nresponder_check=1\n")
+        .failed_with(&["responder_check"]);
+    let here = watch_on("requests", Role::Requests);
+    env.run("action=monitor\nresponder_check=1\n")
+        .succeeded_with("");
+    drop((elsewhere, here));
+}
+
+#[test]
+fn list_names_the_nodes_of_responder_requests_and_responses() {
+    let env = TestEnv::new();
+    env.run("action=list\n").succeeded_with("");
+    let responder = json!({
+        "pid": 1,
+        "version": "0",
+        "started": "2026-01-01T00:00:00+00:00",
+        "nodes": ["served", "rack*", "node[12]", "n?"],
+    });
+    fs::write(env.path("requests/.responder.json"), responder.to_string()).unwrap();
+    request(&env, "requests", 1, "another-host", Some(-600));
+    response(&env, "fenced", 2, 5, json!({}));
+    response(&env, "back", 3, 5, json!({"action_performed": "on"}));
+    fs::write(env.path("responses/notes.json"), "{}").unwrap();
+    env.run("action=list\n")
+        .succeeded_with("back,\nfenced,\nn1,\nserved,\n");
+    env.run("action=list-status\n")
+        .succeeded_with("back,,ON\nfenced,,OFF\nn1,,ON\nserved,,ON\n");
+    env.run("action=list\nseparator=\" : \"\n")
+        .succeeded_with("back : \nfenced : \nn1 : \nserved : \n");
+    env.run_with_arguments(&["-o", "list-status", "-C", ";"])
+        .succeeded_with("back;;ON\nfenced;;OFF\nn1;;ON\nserved;;ON\n");
+}
+
+#[test]
+fn metadata_is_printed_whatever_else_is_wrong_and_touches_nothing() {
+    let env = TestEnv::new();
+    for name in ["requests", "responses"] {
+        fs::remove_dir(env.path(name)).unwrap();
+    }
+    for action in ["metadata", "meta-data", "manpage", "METADATA"] {
+        let ended = env.run(&format!("action={action}\nresponse_timeout=0\nplug=a/b\n"));
+        assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""));
+        assert!(ended.stdout.starts_with("<?xml"), "{ended:?}");
+        assert!(
+            ended.stdout.trim_end().ends_with("</resource-agent>"),
+            "{ended:?}"
+        );
+        for part in [
+            "<parameter name=\"port\" unique=\"0\" required=\"0\" deprecated=\"1\"",
+            "<parameter name=\"plug\" unique=\"0\" required=\"0\" obsoletes=\"port\"",
+            "<parameter name=\"action\" unique=\"0\" required=\"1\"",
+            "<action name=\"on\" automatic=\"0\"",
+        ] {
+            assert!(ended.stdout.contains(part), "{part} in {ended:?}");
+        }
+        assert!(!ended.stdout.contains("on_target"), "{ended:?}");
+    }
+    assert_eq!(env.names_in("."), Vec::<String>::new());
+}
+
+#[test]
+fn validate_all_is_silent_where_all_is_well_and_touches_nothing() {
+    let env = TestEnv::new();
+    for name in ["requests", "responses"] {
+        fs::remove_dir(env.path(name)).unwrap();
+    }
+    env.run("action=validate-all\n").succeeded_with("");
+    env.run("action=validate-all\nplug=n1,n2\n")
+        .succeeded_with("");
+    env.run_with_arguments(&["-o", "validate-all"])
+        .succeeded_with("");
+    assert_eq!(env.names_in("."), Vec::<String>::new());
+}
+
+#[test]
+fn validate_all_prints_a_line_per_fault_on_stdout() {
+    let env = TestEnv::new();
+    let lines = "action=validate-all\nresponse_timeout=0\npoll_interval=x\nlog_dir=logs\n\
+                 request_on=maybe\ndebug_file=d\nplug=a/b\n";
+    let ended = env.run(lines);
+    assert_eq!((ended.code, ended.stderr.as_str()), (Some(1), ""));
+    let mut named: Vec<_> = ended
+        .stdout
+        .lines()
+        .map(|line| line.split_once(": ").unwrap().0)
+        .collect();
+    named.sort_unstable();
+    assert_eq!(
+        named,
+        [
+            "debug_file",
+            "log_dir",
+            "plug",
+            "poll_interval",
+            "request_on",
+            "response_timeout"
+        ]
+    );
+}
+
+#[test]
+fn a_relative_path_and_one_directory_for_both_are_faults() {
+    let env = TestEnv::new();
+    let same = format!("request_dir={}\n", env.path("responses").display());
+    for (line, named) in [
+        ("request_dir=requests\n", "request_dir"),
+        ("response_dir=./responses\n", "response_dir"),
+        (same.as_str(), "response_dir"),
+    ] {
+        let ended = env.run(&format!("action=validate-all\n{line}"));
+        assert_eq!((ended.code, ended.stderr.as_str()), (Some(1), ""));
+        assert_eq!(ended.stdout.lines().count(), 1, "{ended:?}");
+        assert!(ended.stdout.contains(named), "{ended:?}");
+        env.run(&format!("action=off\nplug=n1\n{line}"))
+            .failed_with(&[named]);
+    }
+    assert_eq!(env.names_in("requests"), Vec::<String>::new());
+}
+
+#[test]
+fn a_success_nobody_reads_is_still_a_success() {
+    let env = TestEnv::new();
+    let mut command = env.command(AGENT);
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    command.stdout(Stdio::from(writer));
+    let agent = TestEnv::spawn(command, "action=on\nplug=n1\n");
+    let ended = Ended::from(agent.wait_with_output().unwrap());
     assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""));
-    assert!(ended.stdout.starts_with("<?xml"));
-    assert_eq!(env.names_in("log"), Vec::<String>::new());
+}
+
+#[test]
+fn equally_new_successes_must_all_be_off() {
+    let env = TestEnv::new();
+    let names = [
+        response(&env, "n1", 1, 0, json!({})),
+        response(&env, "n1", 2, 0, json!({"action_performed": "on"})),
+    ];
+    let written = fs::FileTimes::new().set_modified(SystemTime::now());
+    for name in names {
+        let file = fs::File::open(env.path(&name)).unwrap();
+        file.set_times(written).unwrap();
+    }
+    assert_status(&env, "n1", ON);
+}
+
+#[test]
+fn two_sweeps_at_once_record_each_dead_request_once() {
+    let env = TestEnv::new();
+    for number in 0..50 {
+        request(&env, "requests", number, &own_host(), Some(11));
+    }
+    for monitor in [env.start("action=monitor\n"), env.start("action=monitor\n")] {
+        Ended::from(monitor.wait_with_output().unwrap()).succeeded_with("");
+    }
+    assert_eq!(env.names_in("requests"), Vec::<String>::new());
+    assert_eq!(env.statuses(), ["expired"; 50]);
+}
+
+#[test]
+fn a_fence_sweeps_too() {
+    let env = TestEnv::new();
+    request(&env, "requests", 1, &own_host(), Some(11));
+    env.run("action=off\nplug=n2\nresponse_timeout=1\n")
+        .failed_with(&["no response"]);
+    assert_eq!(env.names_in("requests"), Vec::<String>::new());
+    assert_eq!(env.statuses(), ["requested", "expired", "timed_out"]);
 }

@@ -1,125 +1,264 @@
-//! What holds for any input: of stdin, node names and responses.
+//! What holds for any input at all, of the library's parts that read what others wrote.
 
-use std::ffi::OsString;
+use std::collections::HashSet;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use fence_recorder::agent::input::Given;
-use fence_recorder::spool::name::{FileName, MAX_NODE_NAME_BYTES, NodeName};
+use fence_recorder::spool::name::{FileName, NodeName};
 use fence_recorder::spool::response::Response;
-use fence_recorder::text::{MAX_TEXT_BYTES, one_line};
+use fence_recorder::text::{MAX_TEXT_BYTES, one_line, one_word};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-const ID: &str = "5b8ea502-5f9f-417d-9857-58ae35e69baf";
+const ID: &str = "0190b5a3-5d1c-4c55-9f0e-5b1f8c3a7e21";
 
-/// Any JSON, small.
-fn any_json() -> impl Strategy<Value = Value> {
-    let leaf = prop_oneof![
-        Just(Value::Null),
-        any::<bool>().prop_map(Value::from),
-        any::<i64>().prop_map(Value::from),
-        prop_oneof![
-            Just("true".to_owned()),
-            Just(ID.to_owned()),
-            Just("n1".to_owned()),
-            ".*"
-        ]
-        .prop_map(Value::from),
+fn uuids() -> impl Strategy<Value = Uuid> {
+    any::<u128>().prop_map(Uuid::from_u128)
+}
+
+/// Names of nodes, many of which end like the files that are named after them.
+fn node_names() -> impl Strategy<Value = String> {
+    let plain = "[a-zA-Z0-9_ü][a-zA-Z0-9_.ü -]{0,60}";
+    let with_uuid = || (plain, uuids()).prop_map(|(start, id)| format!("{start}-{id}"));
+    let with_suffix = with_uuid().prop_map(|name| name + ".json");
+    let anything =
+        "\\PC{1,60}".prop_filter("no name of a node", |name| NodeName::parse(name).is_ok());
+    prop_oneof![plain, with_uuid(), with_suffix, anything]
+}
+
+/// Lines that are like those of a configuration, and some that are not.
+fn lines() -> impl Strategy<Value = Vec<u8>> {
+    let name = prop_oneof![
+        Just("action"),
+        Just("plug"),
+        Just("response-timeout"),
+        Just("poll_interval"),
+        Just("quiet"),
+        Just("request_path"),
+        Just("#"),
+        Just("bogus"),
     ];
-    leaf.prop_recursive(2, 8, 3, |inner| vec(inner, 0..3).prop_map(Value::from))
+    let value = prop_oneof![any::<String>(), "[0-9.e+-]{0,25}", Just("\"".to_owned())];
+    let line = (name, value).prop_map(|(name, value)| format!("{name}={value}\n").into_bytes());
+    vec(prop_oneof![line, vec(any::<u8>(), 0..40)], 0..12).prop_map(|lines| lines.concat())
+}
+
+fn words() -> impl Strategy<Value = OsString> {
+    prop_oneof![
+        vec(any::<u8>(), 0..20).prop_map(OsString::from_vec),
+        "--?[a-z-]{0,12}(=[a-z0-9]{0,5})?".prop_map(OsString::from),
+        "(off|status|1|-v+|-q|--plug|--quiet=0)".prop_map(OsString::from),
+    ]
+}
+
+/// Responses that mostly are right, so that each single rule is hit.
+fn responses() -> impl Strategy<Value = Value> {
+    let odd = || {
+        prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<i32>().prop_map(Value::from),
+            "[a-z]{0,8}".prop_map(Value::from),
+            Just(json!([])),
+            Just(json!({"a": 1})),
+        ]
+    };
+    let id = prop_oneof![4 => Just(Some(json!(ID))), 1 => odd().prop_map(Some), 1 => Just(None)];
+    let success = prop_oneof![
+        4 => any::<bool>().prop_map(|success| Some(json!(success))),
+        1 => odd().prop_map(Some),
+        1 => Just(None)
+    ];
+    let node =
+        prop_oneof![2 => Just(Some(json!("n1"))), 1 => odd().prop_map(Some), 2 => Just(None)];
+    let more = proptest::option::of(odd());
+    (id, success, node, more.clone(), more).prop_map(|(id, success, node, message, action)| {
+        [
+            ("request_id", id),
+            ("success", success),
+            ("target_node", node),
+            ("message", message),
+            ("action_performed", action),
+        ]
+        .into_iter()
+        .filter_map(|(name, value)| Some((name.to_owned(), value?)))
+        .collect::<serde_json::Map<_, _>>()
+        .into()
+    })
+}
+
+/// Design 3.2 in the words of a JSON document.
+fn should_count(response: &Value) -> bool {
+    response["request_id"] == ID
+        && response["success"].is_boolean()
+        && response.get("target_node").is_none_or(|node| node == "n1")
+}
+
+fn disturbs_a_line(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{2028}' | '\u{2029}' | '\u{202e}')
 }
 
 proptest! {
     #[test]
-    fn any_bytes_on_stdin_are_taken_or_refused(bytes in vec(any::<u8>(), 0..400)) {
+    fn any_stdin_is_read_without_a_panic(bytes in lines(), environment in proptest::option::of(any::<String>())) {
         if let Ok(given) = Given::from_stdin(&bytes) {
-            let _ = given.resolve(|_| None);
+            let resolved = given.resolve(|_| environment.clone().map(OsString::from));
+            for fault in resolved.faults {
+                prop_assert!(!fault.to_string().chars().any(char::is_control), "{fault}");
+            }
+        } else {
+            prop_assert!(bytes.contains(&0) || std::str::from_utf8(&bytes).is_err());
         }
     }
 
     #[test]
-    fn any_arguments_are_taken_or_refused(words in vec(".{0,20}", 0..6)) {
-        if let Ok(given) = Given::from_arguments(words.into_iter().map(OsString::from)) {
-            let _ = given.resolve(|_| None);
+    fn any_arguments_are_read_without_a_panic_and_a_fault_is_one_line(words in vec(words(), 0..8)) {
+        match Given::from_arguments(words) {
+            Ok(given) => {
+                let resolved = given.resolve(|_| None);
+                prop_assert!(resolved.warnings.is_empty(), "{resolved:?}");
+            }
+            Err(fault) => {
+                let said = fault.to_string();
+                prop_assert!(!said.chars().any(char::is_control), "{said:?}");
+            }
         }
     }
 
     #[test]
-    fn the_order_of_lines_does_not_matter(
-        (lines, shuffled) in Just(vec![
-            "action=off", "plug=a", "port=b", "nodename=a", "request_path=/old", "request_dir=/new", "delay=3",
-            "recorder_timeout=9", "option=on", "quiet=1", "debug=/x", "foo=1",
-        ]).prop_flat_map(|lines| (Just(lines.clone()), Just(lines).prop_shuffle()))
+    fn the_order_of_lines_of_different_names_does_not_matter(
+        (before, after) in vec(
+            prop_oneof![
+                ("(plug|port|nodename|separator)", "[a-z0-9,=\" ]{0,8}"),
+                ("(recorder_timeout|response_timeout|delay|poll-interval)", "[0-9]{0,6}"),
+                ("(action|option)", "(off|on|status|x)"),
+                ("(request_dir|request_path|response_path)", "/?[a-z]{1,3}"),
+            ],
+            0..12,
+        )
+        .prop_map(|mut lines| {
+            let mut seen = HashSet::new();
+            lines.retain(|(name, _)| seen.insert(name.clone()));
+            lines
+        })
+        .prop_flat_map(|lines| (Just(lines.clone()), Just(lines).prop_shuffle()))
     ) {
-        let settings = |lines: &[&str]| Given::from_stdin(lines.join("\n").as_bytes()).unwrap().resolve(|_| None).settings;
-        prop_assert_eq!(settings(&lines), settings(&shuffled));
+        let resolve = |lines: &[(String, String)]| {
+            let text: Vec<_> = lines.iter().map(|(name, value)| format!("{name}={value}\n")).collect();
+            Given::from_stdin(text.concat().as_bytes()).unwrap().resolve(|_| None)
+        };
+        let (before, after) = (resolve(&before), resolve(&after));
+        prop_assert_eq!(before.settings, after.settings);
+        prop_assert_eq!(before.faults, after.faults);
+        prop_assert_eq!(before.warnings, after.warnings);
     }
 
     #[test]
-    fn a_node_name_is_safe_or_none(name in "\\PC{0,230}|.{0,10}|[./\\-a]{0,5}") {
-        if let Ok(node) = NodeName::parse(&name) {
-            let name = node.as_str();
-            prop_assert!(!name.is_empty() && name.len() <= MAX_NODE_NAME_BYTES);
-            prop_assert!(!name.contains(['/', '\0', '\n']) && !name.starts_with(['.', '-']));
-            let file = FileName::new(&node, Uuid::new_v4());
-            prop_assert!(file.temporary().len() <= 255);
+    fn a_file_name_gives_back_the_node_and_id_it_was_made_from(node in node_names(), id in uuids()) {
+        let name = FileName::new(&NodeName::parse(&node).unwrap(), id);
+        let parsed = FileName::parse(OsStr::new(name.as_str()));
+        prop_assert_eq!(parsed.as_ref(), Some(&name));
+        prop_assert_eq!(name.node(), node);
+        prop_assert_eq!(name.request_id(), id.to_string());
+        prop_assert!(FileName::parse(name.temporary().as_ref()).is_none());
+        prop_assert!(!name.as_str().contains('/'));
+    }
+
+    #[test]
+    fn a_name_that_is_parsed_is_node_dash_uuid_dot_json(bytes in prop_oneof![
+        vec(any::<u8>(), 0..80),
+        ("[a-zü./-]{0,4}", "-?", "[0-9a-fA-Fg]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "\\.json|\\.json\\.tmp|")
+            .prop_map(|(node, dash, id, end)| (node + &dash + &id + &end).into_bytes()),
+    ]) {
+        if let Some(name) = FileName::parse(OsStr::from_bytes(&bytes)) {
+            let again = format!("{}-{}.json", name.node(), name.request_id());
+            prop_assert_eq!(again.as_bytes(), bytes);
+            prop_assert!(NodeName::parse(name.node()).is_ok());
+            prop_assert!(Uuid::try_parse(name.request_id()).is_ok());
         }
     }
 
     #[test]
-    fn a_file_name_gives_back_its_node_and_id(name in "[a-z0-9][a-z0-9.\\- üA-F]{0,80}", tail in prop_oneof![Just(""), Just(ID), Just(".json")]) {
-        let node = NodeName::parse(&format!("{name}{tail}")).unwrap();
-        let id = Uuid::new_v4();
-        let file = FileName::parse(FileName::new(&node, id).as_str().as_ref()).unwrap();
-        prop_assert_eq!(file.node(), node.as_str());
-        prop_assert_eq!(file.request_id(), id.to_string());
-    }
-
-    #[test]
-    fn any_name_in_a_directory_is_taken_apart_or_none(name in ".{0,300}") {
-        if let Some(file) = FileName::parse(name.as_ref()) {
-            prop_assert_eq!(file.as_str(), name);
-            prop_assert!(NodeName::parse(file.node()).is_ok());
+    fn a_node_name_is_safe_in_a_path_and_fits_a_file_name(text in prop_oneof![any::<String>(), "[./a-]{0,220}"]) {
+        if let Ok(name) = NodeName::parse(&text) {
+            prop_assert_eq!(name.as_str(), &text);
+            let temporary = FileName::new(&name, Uuid::nil()).temporary();
+            prop_assert!(temporary.len() <= 255 && !temporary.contains(['/', '\0', '\n']));
+            prop_assert!(!text.starts_with(['.', '-']));
         }
     }
 
     #[test]
-    fn a_response_counts_only_with_the_id_a_boolean_and_the_node(
-        id in prop_oneof![Just(json!(ID)), any_json()],
-        success in prop_oneof![Just(json!(true)), any_json()],
-        target in proptest::option::of(prop_oneof![Just(json!("n1")), any_json()]),
-        message in any_json(),
-    ) {
-        let mut object = json!({"request_id": id, "success": success, "message": message});
-        if let Some(target) = &target {
-            object["target_node"] = target.clone();
-        }
-        let counts = id == ID && success.is_boolean() && target.is_none_or(|target| target == "n1");
-        let taken = Response::from_bytes(object.to_string().as_bytes(), ID, "n1");
-        prop_assert_eq!(taken.is_ok(), counts);
-        if let Ok(response) = taken {
-            prop_assert_eq!(json!(response.success), success);
-        }
-    }
-
-    #[test]
-    fn a_part_of_a_response_never_counts(message in ".*", cut in any::<prop::sample::Index>()) {
-        let whole = json!({"request_id": ID, "success": true, "message": message}).to_string();
-        let part = &whole.as_bytes()[..cut.index(whole.len())];
-        prop_assert!(Response::from_bytes(part, ID, "n1").is_err());
-    }
-
-    #[test]
-    fn any_bytes_are_no_success(bytes in vec(any::<u8>(), 0..200)) {
+    fn any_bytes_are_looked_at_as_a_response_without_a_panic(bytes in vec(any::<u8>(), 0..200)) {
+        // so few random bytes are no response to anything
         prop_assert!(Response::from_bytes(&bytes, ID, "n1").is_err());
     }
 
     #[test]
-    fn a_line_stays_one_line_of_bounded_length(text in "(?s).{0,6000}") {
-        let line = one_line(&text);
-        prop_assert!(line.len() <= MAX_TEXT_BYTES);
-        let disturbs = |c: char| c.is_control() || ['\u{2028}', '\u{202e}'].contains(&c);
-        prop_assert!(!line.chars().any(disturbs));
+    fn a_response_counts_just_if_id_success_and_node_are_right(response in responses()) {
+        let bytes = serde_json::to_vec(&response).unwrap();
+        let counted = Response::from_bytes(&bytes, ID, "n1");
+        prop_assert_eq!(counted.is_ok(), should_count(&response), "{:?}", counted);
+        if let Ok(counted) = counted {
+            prop_assert_eq!(json!(counted.success), response["success"].clone());
+        }
+    }
+
+    #[test]
+    fn a_damaged_response_counts_only_if_it_still_says_the_same(
+        at in any::<prop::sample::Index>(),
+        byte in any::<u8>(),
+    ) {
+        let mut bytes = valid_response();
+        let at = at.index(bytes.len());
+        bytes[at] = byte;
+        if Response::from_bytes(&bytes, ID, "n1").is_ok() {
+            let response: Value = serde_json::from_slice(&bytes).unwrap();
+            prop_assert!(should_count(&response), "{response}");
+        }
+    }
+
+    #[test]
+    fn text_from_outside_stays_one_line_of_bounded_length(text in prop_oneof![any::<String>(), "[\n\u{202e}\u{1b}ü]{0,3000}"]) {
+        for line in [one_line(&text), one_word(&text)] {
+            prop_assert!(line.len() <= MAX_TEXT_BYTES);
+            prop_assert!(!line.contains(disturbs_a_line));
+            prop_assert_eq!(one_line(&line), line.clone());
+        }
+        prop_assert!(!one_word(&text).contains(char::is_whitespace));
+    }
+}
+
+fn valid_response() -> Vec<u8> {
+    let response = json!({
+        "request_id": ID,
+        "success": true,
+        "message": "done \u{fc}",
+        "action_performed": "off",
+        "target_node": "n1",
+        "timestamp": "2026-01-01T00:00:00+00:00",
+    });
+    serde_json::to_vec(&response).unwrap()
+}
+
+#[test]
+fn no_beginning_of_a_response_counts() {
+    let bytes = valid_response();
+    assert!(Response::from_bytes(&bytes, ID, "n1").is_ok());
+    for length in 0..bytes.len() {
+        let cut = Response::from_bytes(&bytes[..length], ID, "n1");
+        assert!(cut.is_err(), "{length} bytes: {cut:?}");
+    }
+}
+
+#[test]
+fn nothing_but_white_space_may_follow_a_response() {
+    let followed_by = |more: &str| [&valid_response(), more.as_bytes()].concat();
+    for (more, counts) in [(" \n", true), ("{}", false), ("x", false), ("\0", false)] {
+        let response = Response::from_bytes(&followed_by(more), ID, "n1");
+        assert_eq!(response.is_ok(), counts, "{more:?}");
     }
 }
