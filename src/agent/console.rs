@@ -56,7 +56,10 @@ impl<'a> Standard<'a> {
                     .interrupt
                     .wait_for(stream.as_fd(), PollFlags::POLLOUT, patience)
                 {
-                    Ok(true) => part = &part[uninterrupted(|| write(&stream, part))?..],
+                    Ok(true) => match uninterrupted(|| write(&stream, part))? {
+                        0 => return Err(io::ErrorKind::WriteZero.into()),
+                        length => part = &part[length..],
+                    },
                     Ok(false) => return Err(io::ErrorKind::TimedOut.into()),
                     Err(signal) => return Err(io::Error::other(signal.to_string())),
                 }
@@ -104,6 +107,7 @@ pub struct Console<'a> {
     /// Debug lines that wait until logging is allowed.
     held_back: RefCell<Option<Vec<String>>>,
     audit_warned: Cell<bool>,
+    debug_file_warned: Cell<bool>,
 }
 
 impl<'a> Console<'a> {
@@ -119,6 +123,7 @@ impl<'a> Console<'a> {
             started: Instant::now(),
             held_back: RefCell::new(Some(Vec::new())),
             audit_warned: Cell::new(false),
+            debug_file_warned: Cell::new(false),
         }
     }
 
@@ -217,6 +222,7 @@ impl<'a> Console<'a> {
             return;
         };
         if let Err(reason) = append_to(path, text)
+            && !self.debug_file_warned.replace(true)
             && !self.quiet
         {
             let path = one_line(&path.to_string_lossy());

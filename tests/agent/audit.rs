@@ -237,6 +237,12 @@ fn debug_file_has_every_step_and_is_no_hindrance() {
     mkfifo(&env.path("debug"), Mode::S_IRWXU).unwrap();
     let ended = env.run_answered(&format!("{lines}quiet=1\n"), success);
     ended.succeeded_with("");
+    let ended = env.run_answered(&lines, success);
+    let warned = ended
+        .stderr
+        .lines()
+        .filter(|line| line.contains("debug_file"));
+    assert_eq!((ended.code, warned.count()), (Some(0), 1), "{ended:?}");
 }
 
 /// Runs a refused fence in a mount namespace whose /dev/log is `socket`.
@@ -311,4 +317,22 @@ fn a_fault_before_the_request_is_recorded_once_and_after_it_was_decided() {
     assert!(events.iter().all(|event| event["request_id"].is_null()));
     env.run("action=off\n").failed_with(&["no node"]);
     assert_eq!(env.events().len(), 3, "no target, no event");
+}
+
+#[test]
+fn a_fifo_that_somebody_reads_is_no_log_either() {
+    use std::os::unix::fs::OpenOptionsExt;
+    let env = TestEnv::new();
+    fs::create_dir(env.path("log")).unwrap();
+    let path = env.path("log").join(LOGS[0]);
+    mkfifo(&path, Mode::S_IRWXU).unwrap();
+    let mut options = fs::File::options();
+    let _reader = options
+        .read(true)
+        .custom_flags(nix::libc::O_NONBLOCK)
+        .open(&path)
+        .unwrap();
+    let ended = env.run_answered(OFF, success);
+    assert_eq!((ended.code, ended.stderr.lines().count()), (Some(0), 1));
+    assert!(ended.stderr.contains("is not a regular file"), "{ended:?}");
 }

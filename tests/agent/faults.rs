@@ -256,3 +256,34 @@ fn the_demo_shows_all_three_and_leaves_nothing_behind() {
     );
     assert_eq!(env.names_in("responses"), Vec::<String>::new());
 }
+
+#[test]
+fn a_write_that_takes_nothing_fails_instead_of_going_on_for_ever() {
+    let env = TestEnv::new();
+    let ended = run_with_fault(&env, "write:retval=0", false);
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    assert_eq!(env.names_in("requests"), Vec::<String>::new());
+    let mut command = env.command("strace");
+    let inject = "inject=write:retval=0";
+    command.args([
+        "-qq",
+        "-o",
+        "/dev/null",
+        "-e",
+        inject,
+        AGENT,
+        "-o",
+        "metadata",
+    ]);
+    let printed = TestEnv::spawn(command, "").wait_with_output().unwrap();
+    assert_eq!(printed.status.code(), Some(1));
+}
+
+#[test]
+fn a_success_stays_one_when_its_withdrawal_cannot_be_synced() {
+    let env = TestEnv::new();
+    let ended = run_with_fault(&env, "fsync:error=EIO:when=3", true);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert_eq!(ended.stderr.lines().count(), 1, "{ended:?}");
+    assert_eq!(env.statuses(), ["requested", "completed"]);
+}

@@ -426,3 +426,14 @@ fn an_older_success_for_the_node_is_no_answer() {
     let ended = env.run(&format!("{OFF}response_timeout=1\n"));
     ended.failed_with(&["no response within 1 s"]);
 }
+
+#[test]
+fn a_request_that_the_responder_removed_before_its_answer_is_still_waited_for() {
+    let env = TestEnv::new();
+    let agent = env.start(OFF);
+    let (name, request) = env.requests(1).remove(0);
+    fs::remove_file(env.path("requests").join(&name)).unwrap();
+    env.respond(&name, success(&request).to_string().as_bytes());
+    end(agent).succeeded_with("Success: Powered OFF\n");
+    assert_eq!(env.statuses(), ["requested", "completed"]);
+}
