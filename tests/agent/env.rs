@@ -27,6 +27,20 @@ pub fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
+/// Waits until the agent, or the one that this strace runs, waits itself: for its response, once it
+/// has looked for it in vain; for delay; for stdin.
+pub fn until_it_waits(agent: &Child) {
+    let id = agent.id();
+    let children = fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap();
+    let first = children.split_whitespace().next();
+    let id = first.map_or_else(|| id.to_string(), str::to_owned);
+    let ppoll = format!("{} ", nix::libc::SYS_ppoll);
+    wait_for("the agent to wait", || {
+        let call = fs::read_to_string(format!("/proc/{id}/syscall")).ok()?;
+        call.starts_with(&ppoll).then_some(())
+    });
+}
+
 /// How an agent ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ended {

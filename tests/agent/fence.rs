@@ -10,7 +10,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 
-use crate::env::{AGENT, Ended, TestEnv, success, wait_for, with};
+use crate::env::{AGENT, Ended, TestEnv, success, until_it_waits, wait_for, with};
 
 const OFF: &str = "action=off\nplug=n1\n";
 
@@ -171,27 +171,14 @@ fn a_signal_ends_it_before_the_request_too() {
     let env = TestEnv::new();
     // no line is complete: the agent waits for the rest of stdin
     let reading = env.command(AGENT).spawn().unwrap();
-    wait_until_blocked(&reading);
+    until_it_waits(&reading);
     signal(&reading, Signal::SIGTERM);
     end(reading).failed_with(&["cancelled by SIGTERM"]);
     let delayed = env.start(&format!("{OFF}delay=3600\n"));
-    wait_until_blocked(&delayed);
+    until_it_waits(&delayed);
     signal(&delayed, Signal::SIGTERM);
     end(delayed).failed_with(&["cancelled by SIGTERM during delay"]);
     assert_eq!(env.statuses(), ["cancelled"]);
-}
-
-/// Until it waits in a system call with the ending signals blocked.
-fn wait_until_blocked(agent: &Child) {
-    wait_for("the agent to block its signals", || {
-        let status = fs::read_to_string(format!("/proc/{}/status", agent.id())).ok()?;
-        let blocked = status
-            .lines()
-            .find_map(|line| line.strip_prefix("SigBlk:\t"))?;
-        let blocked = u64::from_str_radix(blocked, 16).unwrap();
-        let sleeps = status.contains("State:\tS");
-        (sleeps && blocked >> (Signal::SIGTERM as i32 - 1) & 1 == 1).then_some(())
-    });
 }
 
 #[test]
@@ -224,6 +211,7 @@ fn without_inotify_polling_alone_does_with_one_warning() {
     ]);
     let agent = TestEnv::spawn(command, &(env.directories() + OFF + "poll_interval=0.05\n"));
     let (name, request) = env.requests(1).remove(0);
+    until_it_waits(&agent);
     env.respond(&name, success(&request).to_string().as_bytes());
     let ended = end(agent);
     assert_eq!(
@@ -255,9 +243,10 @@ fn when_time_is_over_one_more_look_finds_the_response() {
     // neither an event nor a look before the end
     let agent = TestEnv::spawn(
         command,
-        &(env.directories() + OFF + "poll_interval=60\nresponse_timeout=1\n"),
+        &(env.directories() + OFF + "poll_interval=60\nresponse_timeout=3\n"),
     );
     let (name, request) = env.requests(1).remove(0);
+    until_it_waits(&agent);
     env.respond(&name, success(&request).to_string().as_bytes());
     let ended = end(agent);
     assert_eq!(

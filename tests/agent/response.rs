@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::env::{Ended, TestEnv, success, with};
+use crate::env::{Ended, TestEnv, success, until_it_waits, with};
 
 /// Somebody who is neither root nor the owner of the directory.
 const STRANGER: u32 = 12345;
@@ -16,6 +16,7 @@ fn answered_by(lines: &str, place: impl FnOnce(&TestEnv, &Path, &Value)) -> Ende
     let env = TestEnv::new();
     let agent = env.start(&format!("action=off\nplug=n1\n{lines}"));
     let (name, request) = env.requests(1).remove(0);
+    until_it_waits(&agent);
     place(&env, &env.path("responses").join(name), &request);
     let ended = Ended::from(agent.wait_with_output().unwrap());
     assert_eq!(
@@ -30,6 +31,12 @@ fn answered_by(lines: &str, place: impl FnOnce(&TestEnv, &Path, &Value)) -> Ende
         .count();
     assert_eq!((statuses.len(), ends), (2, 1), "{statuses:?}");
     assert_eq!(ended.code == Some(0), statuses[1] == "completed");
+    // an answer that only the next look in 60 s would have found was not told of
+    let waited = env.events()[1]["duration_seconds"].as_f64().unwrap();
+    assert!(
+        !lines.contains("poll_interval=60") || waited < 30.0,
+        "{waited}"
+    );
     ended
 }
 
@@ -49,7 +56,7 @@ fn text(value: &Value) -> Vec<u8> {
 #[test]
 fn a_success_counts_whether_renamed_linked_or_written_in_place() {
     for way in ["rename", "link", "in place"] {
-        let ended = answered_by("", |env, path, request| {
+        let ended = answered_by("poll_interval=60\n", |env, path, request| {
             let other = env.path("responses").join(".elsewhere");
             match way {
                 "in place" => fs::write(path, text(&success(request))).unwrap(),
