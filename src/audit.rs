@@ -6,7 +6,8 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use jiff::ZonedDateTime;
+use jiff::tz::TimeZone;
+use jiff::{Timestamp, ZonedDateTime};
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open, openat};
 use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, UnixAddr, sendto, socket};
@@ -143,7 +144,7 @@ impl Audit {
     /// The first log file that couldn't take it. A syslog that isn't there or doesn't listen is no
     /// error: not every host has one.
     pub fn record(&self, event: &Event<'_>) -> Result<(), AuditFault> {
-        let now = ZonedDateTime::now();
+        let now = Timestamp::now().to_zoned_datetime(local_zone());
         let event = Event {
             details: &one_line(event.details),
             ..*event
@@ -202,6 +203,17 @@ impl Audit {
         line.push('\n');
         line
     }
+}
+
+/// The zone of this host's clock. Without TZ it is read from where it lies: to find its name, as
+/// the library would, takes a walk through the whole database in every fence.
+fn local_zone() -> TimeZone {
+    if std::env::var_os("TZ").is_some_and(|zone| !zone.is_empty()) {
+        return TimeZone::system();
+    }
+    let zone = std::fs::read("/etc/localtime").ok();
+    zone.and_then(|zone| TimeZone::tzif("Local", &zone).ok())
+        .unwrap_or(TimeZone::UTC)
 }
 
 fn prose(event: &Event<'_>) -> String {

@@ -336,3 +336,34 @@ fn a_fifo_that_somebody_reads_is_no_log_either() {
     assert_eq!((ended.code, ended.stderr.lines().count()), (Some(0), 1));
     assert!(ended.stderr.contains("is not a regular file"), "{ended:?}");
 }
+
+#[test]
+fn the_clock_is_the_hosts_or_that_of_tz() {
+    for (zone, localtime, offset) in [
+        (None, "/usr/share/zoneinfo/Asia/Tokyo", "+09:00"),
+        (
+            Some("Asia/Kolkata"),
+            "/usr/share/zoneinfo/Asia/Tokyo",
+            "+05:30",
+        ),
+        (None, "/nowhere", "+00:00"),
+    ] {
+        let env = TestEnv::new();
+        let mut command = env.command("unshare");
+        // /etc in the namespace is a copy whose localtime is another
+        let script = "cp -a /etc/. \"$1\" && ln -sf \"$2\" \"$1\"/localtime && mount --bind \"$1\" /etc && exec \"$0\"";
+        let copy = env.path("etc");
+        fs::create_dir(&copy).unwrap();
+        command.args(["-m", "sh", "-c", script, AGENT]);
+        command.arg(copy).arg(localtime);
+        command.envs(zone.map(|zone| ("TZ", zone)));
+        let lines = env.directories() + "action=off\nplug=../x\n";
+        let agent = TestEnv::spawn(command, &lines);
+        Ended::from(agent.wait_with_output().unwrap()).failed_with(&["names no node"]);
+        let timestamp = env.events()[0]["timestamp"].as_str().unwrap().to_owned();
+        assert!(
+            timestamp.ends_with(offset),
+            "{zone:?} {localtime}: {timestamp}"
+        );
+    }
+}
