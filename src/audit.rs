@@ -12,7 +12,7 @@ use nix::errno::Errno;
 use nix::fcntl::{OFlag, open, openat};
 use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, UnixAddr, sendto, socket};
 use nix::sys::stat::{Mode, fchmod, fstat};
-use nix::unistd::write;
+use nix::unistd::{gethostname, write};
 use serde::Serialize;
 use thiserror::Error;
 
@@ -138,6 +138,16 @@ struct Detailed<'a> {
 }
 
 impl Audit {
+    /// In `log_dir`, under this host's name.
+    #[must_use]
+    pub fn new(log_dir: PathBuf) -> Self {
+        let host = gethostname().map_or_else(
+            |_| "unknown".to_owned(),
+            |name| name.to_string_lossy().into_owned(),
+        );
+        Self { log_dir, host }
+    }
+
     /// Records one event everywhere it can be; nothing here can block.
     ///
     /// # Errors

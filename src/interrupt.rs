@@ -24,9 +24,17 @@ pub struct Interrupt {
     signals: SignalFd,
 }
 
-/// A signal that asked the program to end.
+/// A signal that asked the program to end, or a daemon to look at its configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Interrupted(Signal);
+
+impl Interrupted {
+    /// Whether it is SIGHUP, which asks a daemon to read its configuration anew.
+    #[must_use]
+    pub fn is_hangup(self) -> bool {
+        self.0 == Signal::SIGHUP
+    }
+}
 
 impl fmt::Display for Interrupted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -3,7 +3,9 @@
 //! - [`spool`]: the protocol, shared by all faces
 //! - [`audit`]: what happened, for people and programs
 //! - [`agent`]: what Pacemaker runs
+//! - [`responder`]: what answers requests by running jobs
 //! - [`operator`]: the commands for people
+//! - [`jobs`]: the responder's records, which commands for people read
 //! - [`interrupt`], [`text`]: signals as something to wait for; text from outside made harmless
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used))]
@@ -11,6 +13,8 @@
 pub mod agent;
 pub mod audit;
 pub mod interrupt;
+pub mod jobs;
 pub mod operator;
+pub mod responder;
 pub mod spool;
 pub mod text;

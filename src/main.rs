@@ -2,15 +2,20 @@
 
 use std::process::ExitCode;
 
-use fence_recorder::{agent, operator};
+use fence_recorder::{agent, operator, responder};
 
 fn main() -> ExitCode {
     let arguments: Vec<_> = std::env::args_os().skip(1).collect();
-    match arguments
-        .first()
-        .and_then(|word| operator::Command::parse(word))
-    {
-        Some(command) => operator::main(command, &arguments[1..]),
-        None => agent::main(arguments).into(),
+    let Some((word, rest)) = arguments.split_first() else {
+        return agent::main(arguments).into();
+    };
+    if word == responder::WORD {
+        responder::main(rest)
+    } else if word == responder::gate::WORD {
+        responder::gate::main(rest)
+    } else if let Some(command) = operator::Command::parse(word) {
+        operator::main(command, rest)
+    } else {
+        agent::main(arguments).into()
     }
 }

@@ -18,7 +18,7 @@ use std::os::fd::AsFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use nix::poll::PollFlags;
-use nix::unistd::{gethostname, read};
+use nix::unistd::read;
 
 use crate::audit::{Audit, Status};
 use crate::interrupt::Interrupt;
@@ -59,14 +59,7 @@ pub struct Agent<'a> {
 
 /// Where events are recorded, under this host's name.
 fn audit(settings: &Settings) -> Audit {
-    let host = gethostname().map_or_else(
-        |_| "unknown".to_owned(),
-        |name| name.to_string_lossy().into_owned(),
-    );
-    Audit {
-        log_dir: settings.log_dir.clone(),
-        host,
-    }
+    Audit::new(settings.log_dir.clone())
 }
 
 /// Runs the agent with the arguments after the program's name.

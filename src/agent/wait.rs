@@ -15,7 +15,7 @@ use crate::spool::name::FileName;
 use crate::spool::publish::PublishFault;
 use crate::spool::request::Request;
 use crate::spool::response::{Response, ResponseFault};
-use crate::spool::watch::{Watch, Woken};
+use crate::spool::watch::{Change, Watch, Woken};
 use crate::spool::withdraw::withdraw;
 
 /// What a fence works with.
@@ -161,12 +161,12 @@ fn wait<'a>(
 ) {
     let mut waiting = VecDeque::from(pending);
     let mut look_at_all = true;
-    let mut named = Vec::new();
+    let mut named: Vec<Change> = Vec::new();
     let mut next_look = Instant::now() + desk.settings.poll_interval;
     while !waiting.is_empty() {
         look(
             &mut waiting,
-            |name| look_at_all || named.iter().any(|named| named == OsStr::new(name)),
+            |name| look_at_all || named.iter().any(|change| change.name == OsStr::new(name)),
             ends,
         );
         if round == Round::AllOrNothing && ends.iter().any(|end| end.status != Status::Completed) {
@@ -180,10 +180,10 @@ fn wait<'a>(
             return ends.extend(waiting.into_iter().map(Pending::time_out));
         }
         let until = next_look.min(deadline);
-        (look_at_all, named) = match desk
-            .watch
-            .wait(until.saturating_duration_since(now), desk.interrupt.as_fd())
-        {
+        (look_at_all, named) = match desk.watch.wait(
+            until.saturating_duration_since(now),
+            &[desk.interrupt.as_fd()],
+        ) {
             Woken::Interrupted => {
                 let signal = desk
                     .interrupt
@@ -196,7 +196,7 @@ fn wait<'a>(
                     ends,
                 );
             }
-            Woken::Named(names) => (false, names),
+            Woken::Named(changes) => (false, changes),
             Woken::Unknown => (true, Vec::new()),
             Woken::TimedOut => (false, Vec::new()),
         };

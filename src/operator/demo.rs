@@ -216,7 +216,7 @@ impl EmbeddedResponder {
             let mut seen = None;
             loop {
                 seen = seen.or_else(|| answer_first(&spool, manner));
-                if watch.wait(Duration::from_millis(100), stopped.as_fd())
+                if watch.wait(Duration::from_millis(100), &[stopped.as_fd()])
                     == crate::spool::watch::Woken::Interrupted
                 {
                     return seen;

@@ -22,7 +22,7 @@ pub fn read_object<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, serde_json::E
 
 /// `value` as the bytes of a file, one field a line, so that a shell script can read it too.
 #[must_use]
-pub(super) fn pretty(value: &impl Serialize) -> Vec<u8> {
+pub fn pretty(value: &impl Serialize) -> Vec<u8> {
     // the protocol's structs have string keys and finite numbers only, which always serialize
     let mut bytes = serde_json::to_vec_pretty(value).unwrap_or_default();
     bytes.push(b'\n');

@@ -1,9 +1,12 @@
 //! The spool: the protocol of request and response files between agent and responder (design 3).
 
+pub mod answer;
+pub mod claim;
 pub mod directory;
 pub mod fenced;
 pub mod file;
 pub mod json;
+pub mod lock;
 pub mod name;
 pub mod presence;
 pub mod publish;

@@ -3,22 +3,19 @@
 use std::fs;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use nix::fcntl::{FcntlArg, OFlag, fcntl, openat};
-use nix::libc;
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
-use nix::sys::stat::{Mode, fstat, major, minor};
+use nix::sys::stat::{major, minor};
 use nix::unistd::geteuid;
 use serde::{Deserialize, Serialize};
 
 use super::directory::Directory;
 use super::file::read_regular;
-use super::json::read_object;
+use super::json::{pretty, read_object};
+use super::lock::{LOCK, Lock};
+use super::publish::{MODE, PublishFault, replace};
 use super::request::MAX_REQUEST_BYTES;
-
-/// The file whose lock a responder holds for its life, in request_dir (design 3.4).
-pub const LOCK: &str = ".responder.lock";
 
 /// The file in which a responder says who it is and what it serves, in request_dir (design 3.4).
 pub const RESPONDER: &str = ".responder.json";
@@ -34,6 +31,9 @@ pub struct Responder {
     pub started: String,
     /// The nodes it serves: names and patterns (globs).
     pub nodes: Vec<String>,
+    /// Where it keeps the records of its jobs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state_dir: Option<PathBuf>,
 }
 
 impl Responder {
@@ -42,6 +42,14 @@ impl Responder {
     pub fn read(requests: &Directory) -> Option<Self> {
         let file = read_regular(requests, RESPONDER, MAX_REQUEST_BYTES, false).ok()?;
         read_object(&file.bytes).ok()
+    }
+
+    /// Writes it, in place of what an earlier responder said.
+    ///
+    /// # Errors
+    /// See [`replace`].
+    pub fn publish(&self, requests: &Directory) -> Result<(), PublishFault> {
+        replace(requests, RESPONDER, &pretty(self), MODE)
     }
 
     /// The nodes that it names without a pattern.
@@ -57,37 +65,12 @@ impl Responder {
 /// answer has an inotify watch on it. A responder that polls can't be seen.
 #[must_use]
 pub fn is_watched(requests: &Directory) -> bool {
-    lock_is_held(requests) || a_process_watches(requests)
+    Lock::is_held(requests, LOCK) || a_process_watches(requests)
 }
 
-fn lock_is_held(requests: &Directory) -> bool {
-    let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
-    let Ok(file) = openat(requests, LOCK, flags, Mode::empty()) else {
-        return false;
-    };
-    let owned = fstat(&file).is_ok_and(|status| {
-        status.st_mode & libc::S_IFMT == libc::S_IFREG
-            && (status.st_uid == 0 || status.st_uid == requests.status().st_uid)
-    });
-    let mut lock = libc::flock {
-        l_type: lock_constant(libc::F_WRLCK),
-        l_whence: lock_constant(libc::SEEK_SET),
-        l_start: 0,
-        l_len: 0,
-        l_pid: 0,
-    };
-    // asking takes no lock, so no responder that starts now finds it held by us
-    owned
-        && fcntl(&file, FcntlArg::F_OFD_GETLK(&mut lock)).is_ok()
-        && lock.l_type != lock_constant(libc::F_UNLCK)
-}
-
-/// The constants of `struct flock` are declared wider than its fields on some platforms.
-fn lock_constant(value: impl TryInto<libc::c_short>) -> libc::c_short {
-    value.try_into().unwrap_or_default()
-}
-
-fn a_process_watches(requests: &Directory) -> bool {
+/// Whether a process that could answer has an inotify watch on request_dir.
+#[must_use]
+pub fn a_process_watches(requests: &Directory) -> bool {
     let marks = marks_of(requests);
     let Ok(processes) = fs::read_dir("/proc") else {
         return false;

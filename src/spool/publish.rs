@@ -1,7 +1,7 @@
 //! Puts a file under its final name whole and durable, or not at all.
 
 use nix::errno::Errno;
-use nix::fcntl::{AtFlags, OFlag, RenameFlags, openat, renameat2};
+use nix::fcntl::{AtFlags, OFlag, RenameFlags, openat, renameat, renameat2};
 use nix::sys::stat::{Mode, fchmod};
 use nix::unistd::{fsync, linkat, write};
 use thiserror::Error;
@@ -11,7 +11,7 @@ use super::name::FileName;
 use super::system::{uninterrupted, with_advice};
 
 /// The mode of every published file, whatever the umask: readers may run as anybody (design 3.1).
-const MODE: Mode = Mode::from_bits_truncate(0o644);
+pub const MODE: Mode = Mode::from_bits_truncate(0o644);
 
 /// Which step of publishing failed, on which path, and what to do.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -33,11 +33,40 @@ pub struct PublishFault {
 /// the file is there and may not survive a power cut.
 pub fn publish(directory: &Directory, name: &FileName, bytes: &[u8]) -> Result<(), PublishFault> {
     let temporary = name.temporary();
-    write_temporary(directory, &temporary, bytes)?;
-    if let Err(error) = rename_new(directory, &temporary, name.as_str()) {
-        let _ = directory.remove(&temporary);
+    write_temporary(directory, &temporary, bytes, MODE)?;
+    put_in_place(directory, &temporary, name.as_str(), rename_new)
+}
+
+/// Writes `bytes` as the file `name` of ours in `directory`, in place of the one that is there, by
+/// the same steps. There must be one writer only: a temporary file that a killed one left is taken
+/// away first.
+///
+/// # Errors
+/// The step that failed; up to the rename the file is as it was.
+pub fn replace(
+    directory: &Directory,
+    name: &str,
+    bytes: &[u8],
+    mode: Mode,
+) -> Result<(), PublishFault> {
+    let temporary = format!(".{name}.tmp");
+    let _ = directory.remove(&temporary);
+    write_temporary(directory, &temporary, bytes, mode)?;
+    put_in_place(directory, &temporary, name, |directory, from, to| {
+        uninterrupted(|| renameat(directory, from, directory, to))
+    })
+}
+
+fn put_in_place(
+    directory: &Directory,
+    temporary: &str,
+    name: &str,
+    rename: impl Fn(&Directory, &str, &str) -> nix::Result<()>,
+) -> Result<(), PublishFault> {
+    if let Err(error) = rename(directory, temporary, name) {
+        let _ = directory.remove(temporary);
         return Err(PublishFault {
-            path: directory.path_of(name.as_str()),
+            path: directory.path_of(name),
             step: "renamed into place",
             error,
         });
@@ -53,6 +82,7 @@ fn write_temporary(
     directory: &Directory,
     temporary: &str,
     bytes: &[u8],
+    mode: Mode,
 ) -> Result<(), PublishFault> {
     let fault = |step| {
         move |error| PublishFault {
@@ -64,9 +94,9 @@ fn write_temporary(
     let flags =
         OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
     let file =
-        uninterrupted(|| openat(directory, temporary, flags, MODE)).map_err(fault("created"))?;
-    let written = uninterrupted(|| fchmod(&file, MODE))
-        .map_err(fault("given mode 0644"))
+        uninterrupted(|| openat(directory, temporary, flags, mode)).map_err(fault("created"))?;
+    let written = uninterrupted(|| fchmod(&file, mode))
+        .map_err(fault("given its mode"))
         .and_then(|()| write_all(&file, bytes).map_err(fault("written")))
         .and_then(|()| uninterrupted(|| fsync(&file)).map_err(fault("synced")));
     if written.is_err() {

@@ -1,5 +1,7 @@
 //! The request file: what the agent asks for.
 
+use std::time::Duration;
+
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -14,6 +16,12 @@ use super::time::{from_file_time, timestamp_text};
 
 /// The most bytes of a request file (design 3.2).
 pub const MAX_REQUEST_BYTES: usize = 64 * 1024;
+
+/// The most time before its deadline that a request is too late to be executed (design 3.4).
+const MAX_MARGIN: Duration = Duration::from_secs(3);
+
+/// How far the clock of a request's host may be ahead of the responder's (design 3.4).
+const CLOCK_TOLERANCE: SignedDuration = SignedDuration::from_secs(5);
 
 /// How long a request without a deadline is good for (design 3.2: `fence_dummy` knows none).
 const TIME_WITHOUT_DEADLINE: SignedDuration = SignedDuration::from_secs(60);
@@ -108,7 +116,7 @@ impl Request {
         target: &NodeName,
         nodename: Option<&str>,
         host: &str,
-        timeout: std::time::Duration,
+        timeout: Duration,
     ) -> Self {
         let now = Timestamp::now();
         let deadline = SignedDuration::try_from(timeout)
@@ -174,6 +182,24 @@ impl Request {
                 .checked_add(TIME_WITHOUT_DEADLINE)
                 .unwrap_or(Timestamp::MAX)
         })
+    }
+
+    /// How long before its deadline it is too late to start executing it: the smaller of 3 s and a
+    /// quarter of its timeout (design 3.4).
+    #[must_use]
+    pub fn margin(&self) -> Duration {
+        let timeout = self.timeout_seconds.filter(|seconds| *seconds > 0.0);
+        let quarter = timeout.and_then(|seconds| Duration::try_from_secs_f64(seconds / 4.0).ok());
+        quarter.map_or(MAX_MARGIN, |quarter| quarter.min(MAX_MARGIN))
+    }
+
+    /// Whether its host's clock is so far ahead of this one's that no deadline means anything
+    /// (design 3.4).
+    #[must_use]
+    pub fn is_from_the_future(&self, now: Timestamp) -> bool {
+        let limit = now.checked_add(CLOCK_TOLERANCE).unwrap_or(Timestamp::MAX);
+        let timestamp = self.timestamp.parse::<Timestamp>();
+        timestamp.is_ok_and(|timestamp| timestamp > limit)
     }
 
     /// The deadline it names itself, if it can be read.

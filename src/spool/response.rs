@@ -1,5 +1,6 @@
 //! The response file: what the responder answers, and when that counts.
 
+use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize};
 use thiserror::Error;
 
@@ -8,6 +9,8 @@ use super::file::{FileFault, read_regular};
 use super::json::{pretty, read_object};
 use super::name::FileName;
 use super::publish::{PublishFault, publish};
+use super::request::{Action, Request};
+use super::time::timestamp_text;
 use crate::text::one_line;
 
 /// The most bytes of a response file (design 3.2).
@@ -89,6 +92,19 @@ impl ResponseFault {
 }
 
 impl Response {
+    /// The answer to `request`, given now; `performed` is what was done to the node.
+    #[must_use]
+    pub fn to(request: &Request, success: bool, message: &str, performed: Action) -> Self {
+        Self {
+            request_id: request.request_id.clone(),
+            success,
+            message: Some(message.to_owned()),
+            action_performed: success.then(|| performed.as_str().into()),
+            target_node: Some(request.target_node.as_str().into()),
+            timestamp: Some(timestamp_text(Timestamp::now())),
+        }
+    }
+
     /// Reads the answer to the request `name`.
     ///
     /// # Errors

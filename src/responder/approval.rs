@@ -1,0 +1,129 @@
+//! Jobs that wait for a person: who is told, and what becomes of the answer.
+
+use std::ffi::OsStr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+
+use super::desk::Report;
+use super::job::{Job, Verdict};
+use super::prepare::prepare_notify;
+use super::process::{End, Limits, TERM_GRACE, launch};
+use super::service::Service;
+use crate::jobs::record::{Approved, Reason};
+use crate::spool::answer::Answer;
+use crate::spool::name::FileName;
+use crate::spool::system::with_advice;
+use crate::text::one_line;
+
+/// How long a notify command may take.
+const NOTIFY_TIME: Duration = Duration::from_mins(1);
+
+impl Service {
+    /// An answer lies in `.answers`.
+    pub(super) fn answered(&mut self, name: &OsStr) {
+        let (Some(name), Some(seat)) = (FileName::parse(name), self.desk.seat()) else {
+            return;
+        };
+        match Answer::read(&seat.answers, &name) {
+            Ok(answer) => self.take_answer(&name, answer),
+            Err(fault) => tracing::warn!("{} {fault}", seat.answers.path_of(name.as_str())),
+        }
+        // whatever it was, it has been looked at
+        match seat.answers.remove(name.as_str()) {
+            Ok(()) | Err(Errno::ENOENT) => {}
+            Err(error) => {
+                let path = seat.answers.path_of(name.as_str());
+                self.complain(
+                    "answers",
+                    &format!("{path} can't be removed: {}", with_advice(error)),
+                );
+            }
+        }
+    }
+
+    fn take_answer(&mut self, name: &FileName, answer: Answer) {
+        let waits = |job: &&mut Job| job.needs_approval() && job.verdict.is_none();
+        let Some(job) = self.pending.holder_of(name.as_str()).filter(waits) else {
+            let request = name.request_id();
+            return tracing::warn!(request, "was answered by a person, but waits for none");
+        };
+        let by = one_line(answer.by.as_deref().unwrap_or("a person"));
+        let said = answer.message.as_deref().map(one_line).unwrap_or_default();
+        tracing::info!(
+            job = job.id(),
+            success = answer.success,
+            by,
+            "answered by a person: {said}"
+        );
+        let message = if said.is_empty() {
+            by.clone()
+        } else {
+            format!("{by}: {said}")
+        };
+        if answer.success {
+            job.record.approval = Some(Approved {
+                by: answer.by,
+                message: answer.message,
+                time: answer.timestamp,
+            });
+            job.record
+                .go_on(Reason::Queued, &format!("approved by {message}"));
+            if job.record.tasks.is_empty() {
+                job.verdict = Some(Verdict::new(
+                    Reason::Completed,
+                    format!("confirmed by {message}"),
+                ));
+            }
+        } else {
+            job.verdict = Some(Verdict::new(
+                Reason::Refused,
+                format!("refused by {message}"),
+            ));
+        }
+        let record = job.record.clone();
+        self.desk.save(&record);
+    }
+
+    /// Runs the rule's notify command for a job that waits; it decides nothing.
+    pub(super) fn notify(&mut self, job: &Job) {
+        let Some(rule) = job.rule.as_ref().filter(|_| !job.record.notified) else {
+            return;
+        };
+        let id = job.id().to_owned();
+        let prepared = match prepare_notify(rule, &job.record.request, &job.record.deadline) {
+            Ok(Some(prepared)) => prepared,
+            Ok(None) => return,
+            Err(fault) => return tracing::error!(job = id, "nobody was notified: {fault}"),
+        };
+        let desk = Arc::clone(&self.desk);
+        let thread = std::thread::Builder::new().name("notify".to_owned()).spawn(move || {
+            let terminate = Instant::now() + NOTIFY_TIME;
+            let kill = terminate + TERM_GRACE;
+            match launch(&prepared).map(|waiting| waiting.run(Limits { terminate, kill }, desk.cut(), &[])) {
+                Ok(ended) if ended.end == End::Exited(0) => tracing::info!(job = id, "notified: {}", ended.last_line),
+                Ok(ended) => tracing::error!(job = id, end = ?ended.end, "notify failed: {}", ended.last_line),
+                Err(error) => tracing::error!(job = id, "notify can't be started: {error}"),
+            }
+            desk.report(Report::Notified(id));
+        });
+        if let Err(error) = thread {
+            self.complain("threads", &format!("no thread for notify: {error}"));
+        }
+    }
+
+    /// A notify command has ended; after a restart it isn't run again.
+    pub(super) fn notified(&mut self, id: &str) {
+        let mut record = None;
+        self.pending.for_each(|job| {
+            if job.id() == id && job.verdict.is_none() {
+                job.record.notified = true;
+                record = Some(job.record.clone());
+            }
+        });
+        if let Some(record) = record {
+            self.desk.save(&record);
+        }
+    }
+}

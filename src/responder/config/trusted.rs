@@ -1,0 +1,90 @@
+//! Reads the configuration and secrets from files that nobody else could have changed.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use nix::unistd::geteuid;
+use thiserror::Error;
+
+use crate::spool::directory::{Directory, DirectoryFault, Role, Trust};
+use crate::spool::file::{FileFault, read_regular};
+use crate::text::one_line;
+
+/// The most bytes of a configuration or secret file.
+const MAX_BYTES: usize = 1024 * 1024;
+
+/// Who may read a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Secrecy {
+    /// Anybody.
+    Open,
+    /// Its owner alone.
+    Secret,
+}
+
+/// Why a file isn't taken.
+#[derive(Debug, Error)]
+#[error("{} {reason}", one_line(&path.to_string_lossy()))]
+pub struct TrustFault {
+    /// Which.
+    pub path: PathBuf,
+    reason: Reason,
+}
+
+#[derive(Debug, Error)]
+enum Reason {
+    #[error("is not an absolute path")]
+    Relative,
+    #[error("can't be found: {0}")]
+    Missing(std::io::Error),
+    #[error("is in a directory that can't be trusted: {0}")]
+    Directory(DirectoryFault),
+    #[error("{0}")]
+    File(FileFault),
+    #[error("belongs to user {0}: chown it to root")]
+    Owner(u32),
+    #[error("is writable by others (mode {0:04o}): chmod go-w it")]
+    Writable(u32),
+    #[error("is a secret that others can read (mode {0:04o}): chmod 0600 it")]
+    Readable(u32),
+    #[error("is not UTF-8")]
+    Encoding,
+}
+
+/// The text of the file at `path`, if root or this process's user alone can have written it, here
+/// or in any directory on the way, and, if it is a secret, nobody else can read it. Links are
+/// followed first, so that what is checked is the file itself.
+///
+/// # Errors
+/// What of this is not so.
+pub fn read_trusted(path: &Path, secrecy: Secrecy) -> Result<String, TrustFault> {
+    read(path, secrecy).map_err(|reason| TrustFault {
+        path: path.to_owned(),
+        reason,
+    })
+}
+
+fn read(path: &Path, secrecy: Secrecy) -> Result<String, Reason> {
+    if !path.is_absolute() {
+        return Err(Reason::Relative);
+    }
+    let real = fs::canonicalize(path).map_err(Reason::Missing)?;
+    let (Some(parent), Some(name)) = (real.parent(), real.file_name().and_then(|n| n.to_str()))
+    else {
+        return Err(Reason::File(FileFault::NotRegular));
+    };
+    let directory =
+        Directory::open(parent, Role::Responses, Trust::Checked).map_err(Reason::Directory)?;
+    let file = read_regular(&directory, name, MAX_BYTES, true).map_err(Reason::File)?;
+    let (owner, mode) = (file.status.st_uid, file.status.st_mode & 0o7777);
+    if owner != 0 && owner != geteuid().as_raw() {
+        return Err(Reason::Owner(owner));
+    }
+    if mode & 0o022 != 0 {
+        return Err(Reason::Writable(mode));
+    }
+    if secrecy == Secrecy::Secret && mode & 0o044 != 0 {
+        return Err(Reason::Readable(mode));
+    }
+    String::from_utf8(file.bytes).map_err(|_| Reason::Encoding)
+}

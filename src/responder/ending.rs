@@ -1,0 +1,156 @@
+//! The end of a job: its answer, its record, its claims, in this order (design 3.4).
+
+use std::time::{Duration, Instant};
+
+use jiff::{SignedDuration, Timestamp};
+use nix::errno::Errno;
+
+use super::desk::Desk;
+use super::job::{Claim, Job, Verdict};
+use super::seat::Seat;
+use crate::audit::{Event, Status};
+use crate::jobs::record::Reason;
+use crate::spool::response::Response;
+use crate::spool::system::with_advice;
+use crate::text::one_line;
+
+/// The pause before an answer that couldn't be written is tried again.
+const ANSWER_INTERVAL: Duration = Duration::from_millis(500);
+
+/// From its deadline to when a request is known to have lost its agent (design 3.3).
+const GRACE: SignedDuration = SignedDuration::from_secs(10);
+
+/// Answers the job's requests, records its end, and gives up its claims.
+pub fn finish(desk: &Desk, job: &mut Job, mut verdict: Verdict) -> Reason {
+    let seat = desk.seat();
+    if job.drop_withdrawn(seat.as_deref()) == 0 && verdict.reason != Reason::Cancelled {
+        let message = format!(
+            "the request was withdrawn; before that: {}",
+            verdict.message
+        );
+        verdict = Verdict::new(Reason::Cancelled, message);
+    }
+    for number in 0..job.claims.len() {
+        if let Err(other) = answer(desk, job, &job.claims[number], &verdict) {
+            verdict = other;
+        }
+    }
+    end(desk, job, &verdict);
+    for claim in &job.claims {
+        release(desk, claim, &verdict);
+    }
+    verdict.reason
+}
+
+/// Records the end and says it in the log.
+pub fn end(desk: &Desk, job: &mut Job, verdict: &Verdict) {
+    job.record
+        .end(verdict.reason, verdict.is_success(), &verdict.message);
+    desk.save(&job.record);
+    let (id, node) = (job.id(), one_line(job.node()));
+    let action = job.record.request.action.as_str();
+    let message = one_line(&verdict.message);
+    if verdict.is_success() {
+        tracing::info!(job = id, node, action, reason = %verdict.reason, "{message}");
+    } else {
+        tracing::warn!(job = id, node, action, reason = %verdict.reason, "{message}");
+    }
+}
+
+/// Publishes the answer, again and again until the deadline if it can't be written.
+///
+/// # Errors
+/// How the job ends instead.
+fn answer(desk: &Desk, job: &Job, claim: &Claim, verdict: &Verdict) -> Result<(), Verdict> {
+    let performed = job.record.performs;
+    let response = Response::to(
+        &claim.request,
+        verdict.is_success(),
+        &verdict.message,
+        performed,
+    );
+    loop {
+        let Some(seat) = desk.seat() else {
+            return Err(Verdict::new(Reason::Cancelled, "the spool was removed"));
+        };
+        let fault = match seat.publish(&response, &claim.name) {
+            Ok(()) => return Ok(()),
+            Err(fault) if fault.error == Errno::EEXIST => {
+                return already_there(&seat, claim, verdict);
+            }
+            // it is there, and only a power cut could still take it away
+            Err(_) if seat.answer_to(&claim.name).is_ok() => return Ok(()),
+            Err(fault) => fault,
+        };
+        tracing::error!(job = job.id(), "the answer: {fault}");
+        let next = Instant::now() + ANSWER_INTERVAL;
+        if next >= claim.deadline {
+            let message = format!("{}; it could not be answered: {fault}", verdict.message);
+            return Err(Verdict::new(Reason::AnswerFailed, message));
+        }
+        desk.wait_until(next, || false);
+    }
+}
+
+/// A file under the answer's name is never replaced, whether it counts or not.
+fn already_there(seat: &Seat, claim: &Claim, verdict: &Verdict) -> Result<(), Verdict> {
+    let path = seat.spool.responses.path_of(claim.name.as_str());
+    Err(match seat.answer_to(&claim.name) {
+        Ok(response) => {
+            let word = if response.success {
+                "success"
+            } else {
+                "failure"
+            };
+            let message = format!(
+                "{}; somebody else had answered with {word}",
+                verdict.message
+            );
+            Verdict::new(Reason::AnsweredElsewhere, message)
+        }
+        Err(fault) => {
+            let message = format!(
+                "{}; not answered, because {path} is there and {fault}",
+                verdict.message
+            );
+            Verdict::new(Reason::AnswerFailed, message)
+        }
+    })
+}
+
+/// Removes a claim that has its answer. Of one that outlived its agent nobody else records the end.
+pub fn release(desk: &Desk, claim: &Claim, verdict: &Verdict) {
+    let Some(seat) = desk.seat() else {
+        return;
+    };
+    match seat.claims.release(&claim.name) {
+        Ok(true) if has_lost_its_agent(claim) => record_expired(desk, claim, verdict),
+        Ok(_) => {}
+        Err(error) => {
+            let path = seat.claims.claimed.path_of(claim.name.as_str());
+            tracing::error!("{path} can't be removed: {}", with_advice(error));
+        }
+    }
+}
+
+fn has_lost_its_agent(claim: &Claim) -> bool {
+    let end = claim.deadline_time.checked_add(GRACE);
+    end.is_ok_and(|end| Timestamp::now() > end)
+}
+
+fn record_expired(desk: &Desk, claim: &Claim, verdict: &Verdict) {
+    let recorded = desk.audit.record(&Event {
+        action: claim.request.action.as_str(),
+        target: &claim.request.target_node,
+        status: Status::Expired,
+        details: &format!(
+            "no agent withdrew it; asked by {} at {}; the responder: {}",
+            claim.request.recorder_node, claim.request.timestamp, verdict.message
+        ),
+        request_id: Some(&claim.request.request_id),
+        duration: None,
+    });
+    if let Err(fault) = recorded {
+        tracing::warn!("{fault}");
+    }
+}

@@ -1,0 +1,290 @@
+//! From a file in request_dir to a job: what counts, the claim, the rule, joining (design 3.2, 3.4).
+
+use std::ffi::{OsStr, OsString};
+
+use jiff::Timestamp;
+
+use super::config::Unmatched;
+use super::job::{Claim, Job, Verdict};
+use super::pending::check;
+use super::seat::Seat;
+use super::service::Service;
+use crate::jobs::record::Reason;
+use crate::spool::claim::Claimed;
+use crate::spool::file::FileFault;
+use crate::spool::name::FileName;
+use crate::spool::request::{Request, RequestFault};
+use crate::spool::response::ResponseFault;
+use crate::spool::system::with_advice;
+use crate::text::one_line;
+
+/// How many files a look takes in before it sees to the jobs again.
+const BATCH: usize = 32;
+
+impl Service {
+    /// A whole file is in request_dir.
+    pub(super) fn arrived(&mut self, name: &OsStr) {
+        if let Some(seat) = self.desk.seat() {
+            self.take_in(&seat, name);
+        }
+    }
+
+    /// Looks at every file of the spool's directories.
+    pub(super) fn scan(&mut self, seat: &Seat) {
+        let mut names: Vec<OsString> = Vec::new();
+        self.list(&seat.spool.requests, &mut names);
+        for (number, name) in names.iter().enumerate() {
+            self.take_in(seat, name);
+            if number % BATCH == BATCH - 1 {
+                super::systemd::alive();
+                self.collect();
+                self.start_jobs();
+            }
+        }
+        names.clear();
+        self.list(&seat.claims.claimed, &mut names);
+        // what is at work may have ended while the directory was read
+        names.retain(|name| name.to_str().is_none_or(|name| !self.is_known(name)));
+        self.collect();
+        for name in &names {
+            self.adopt(seat, name);
+        }
+        names.clear();
+        self.list(&seat.answers, &mut names);
+        for name in &names {
+            self.answered(name);
+        }
+    }
+
+    fn list(&mut self, directory: &crate::spool::directory::Directory, names: &mut Vec<OsString>) {
+        let listed = directory.for_each_name(|name| {
+            if is_visible(name) {
+                names.push(name.to_owned());
+            }
+            true
+        });
+        if let Err(error) = listed {
+            let what = format!(
+                "{} can't be read: {}",
+                directory.path_of(""),
+                with_advice(error)
+            );
+            self.complain("list", &what);
+        }
+    }
+
+    fn is_known(&self, name: &str) -> bool {
+        self.pending.holds(name) || self.at_work.contains(name)
+    }
+
+    /// Claims the file, if it is for us.
+    fn take_in(&mut self, seat: &Seat, name: &OsStr) {
+        if !is_visible(name) {
+            return;
+        }
+        let Some(file_name) = FileName::parse(name) else {
+            if self.config.unmatched == Unmatched::Refuse {
+                self.reject(
+                    seat,
+                    &seat.spool.requests,
+                    name,
+                    "its name is not <node>-<uuid>.json",
+                );
+            }
+            return;
+        };
+        if self.config.unmatched == Unmatched::Ignore && !self.is_served(seat, &file_name) {
+            return;
+        }
+        match seat.claims.take(&seat.spool.requests, &file_name) {
+            Ok(Claimed::Ours) => self.consider(seat, file_name),
+            Ok(Claimed::Gone) => {}
+            Ok(Claimed::Again) => {
+                self.reject(
+                    seat,
+                    &seat.spool.requests,
+                    name,
+                    "a request of that name is being worked on",
+                );
+            }
+            Err(error) => {
+                let path = seat.spool.requests.path_of(file_name.as_str());
+                self.complain(
+                    "claim",
+                    &format!("{path} can't be claimed: {}", with_advice(error)),
+                );
+            }
+        }
+    }
+
+    /// Whether a rule serves the request, which is looked at where it lies.
+    fn is_served(&self, seat: &Seat, name: &FileName) -> bool {
+        let request = Request::read(&seat.spool.requests, name);
+        request.is_ok_and(|(request, _)| {
+            self.config
+                .rule_for(&request.target_node, request.action)
+                .is_some()
+        })
+    }
+
+    /// A claim that no job of ours has: an earlier responder's, or one whose rename said that it
+    /// failed.
+    fn adopt(&mut self, seat: &Seat, name: &OsStr) {
+        match FileName::parse(name) {
+            Some(name) if !self.is_known(name.as_str()) => self.consider(seat, name),
+            Some(_) => {}
+            None => self.reject(
+                seat,
+                &seat.claims.claimed,
+                name,
+                "its name is not <node>-<uuid>.json",
+            ),
+        }
+    }
+
+    /// Makes a job of the claim `name`, or lets it join one.
+    fn consider(&mut self, seat: &Seat, name: FileName) {
+        let (request, written) = match Request::read(&seat.claims.claimed, &name) {
+            Ok(read) => read,
+            Err(RequestFault::File(FileFault::Missing)) => return,
+            // it may count, and can't be read now: the next look finds it again
+            Err(RequestFault::File(FileFault::System(error))) => {
+                let path = seat.claims.claimed.path_of(name.as_str());
+                return self.complain(
+                    "read",
+                    &format!("{path} can't be read: {}", with_advice(error)),
+                );
+            }
+            Err(fault) => {
+                let reason = fault.to_string();
+                return self.reject(
+                    seat,
+                    &seat.claims.claimed,
+                    OsStr::new(name.as_str()),
+                    &reason,
+                );
+            }
+        };
+        self.metrics.requests += 1;
+        match seat.answer_to(&name) {
+            Err(ResponseFault::File(FileFault::System(_))) => return,
+            Err(_) => {}
+            Ok(_) => {
+                tracing::info!(claim = %name, "has its answer already");
+                if let Err(error) = seat.claims.release(&name) {
+                    let path = seat.claims.claimed.path_of(name.as_str());
+                    self.complain(
+                        "release",
+                        &format!("{path} can't be removed: {}", with_advice(error)),
+                    );
+                }
+                return;
+            }
+        }
+        let claim = Claim::new(name, request, written);
+        tracing::info!(
+            request = claim.request.request_id,
+            node = one_line(&claim.request.target_node),
+            action = claim.request.action.as_str(),
+            from = one_line(&claim.request.recorder_node),
+            "claimed"
+        );
+        self.accept(claim);
+    }
+
+    fn accept(&mut self, claim: Claim) {
+        if let Some(verdict) = decided_at_once(&claim) {
+            let mut job = Job::new(claim, None);
+            job.verdict = Some(verdict);
+            return self.pending.push(job);
+        }
+        let claim = match self.pending.join(claim) {
+            Ok(job) => {
+                tracing::info!(job = job.id(), "joined");
+                let record = job.record.clone();
+                self.desk.save(&record);
+                return;
+            }
+            Err(claim) => claim,
+        };
+        let request = &claim.request;
+        let rule = self
+            .config
+            .rule_for(&request.target_node, request.action)
+            .cloned();
+        let no_rule = rule.is_none().then(|| {
+            let message = format!(
+                "no rule of the responder serves {} of {}",
+                request.action.as_str(),
+                request.target_node
+            );
+            Verdict::new(Reason::NoRule, message)
+        });
+        let mut job = Job::new(claim, rule);
+        job.verdict = no_rule;
+        self.admit(job);
+    }
+
+    /// Puts a job where it waits for its turn, or for a person, and records that.
+    pub(super) fn admit(&mut self, mut job: Job) {
+        if job.needs_approval() && job.verdict.is_none() {
+            let message = format!("fence_recorder answer {} --success or --failure", job.id());
+            job.record.go_on(Reason::WaitingForApproval, &message);
+            self.desk.save(&job.record);
+            self.notify(&job);
+        } else if job.verdict.is_none() {
+            let starts_now = self.running < self.config.max_jobs && !self.busy.contains(job.node());
+            job.record.go_on(Reason::Queued, "");
+            // one that starts now is recorded at once by its thread
+            if !starts_now {
+                self.desk.save(&job.record);
+            }
+        }
+        self.pending.push(job);
+    }
+
+    /// Puts aside what is no request that counts.
+    fn reject(
+        &mut self,
+        seat: &Seat,
+        from: &crate::spool::directory::Directory,
+        name: &OsStr,
+        reason: &str,
+    ) {
+        let path = one_line(&from.path().join(name).to_string_lossy());
+        match seat.claims.reject(from, name) {
+            Ok(true) => {
+                self.metrics.rejected += 1;
+                tracing::warn!("{path} is no request that counts: it {reason}; moved to .rejected");
+            }
+            Ok(false) => {}
+            Err(error) => self.complain(
+                "reject",
+                &format!(
+                    "{path} is no request that counts: it {reason}; it can't be moved: {}",
+                    with_advice(error)
+                ),
+            ),
+        }
+    }
+}
+
+/// Names that readers ignore (design 3.1).
+fn is_visible(name: &OsStr) -> bool {
+    let name = name.as_encoded_bytes();
+    !name.starts_with(b".") && name.ends_with(b".json")
+}
+
+/// What is answered without a look at the rules.
+fn decided_at_once(claim: &Claim) -> Option<Verdict> {
+    if let Err(reason) = check(&claim.request, Timestamp::now()) {
+        return Some(Verdict::new(Reason::Refused, reason));
+    }
+    claim.is_expired().then(|| {
+        let message = format!(
+            "expired: too little time was left before its deadline {}",
+            claim.deadline_time
+        );
+        Verdict::new(Reason::Expired, message)
+    })
+}

@@ -1,0 +1,153 @@
+//! `fence_recorder responder`: answers requests by running jobs (design 3.4).
+
+mod approval;
+pub mod config;
+mod desk;
+mod ending;
+pub mod gate;
+mod intake;
+mod job;
+mod log;
+mod metrics;
+mod pending;
+mod prepare;
+mod process;
+mod recovery;
+mod seat;
+mod service;
+mod systemd;
+mod work;
+
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::{Arc, mpsc};
+
+use clap::builder::PossibleValuesParser;
+use clap::error::ErrorKind;
+use clap::{Arg, ArgAction, ArgMatches};
+use thiserror::Error;
+
+use crate::audit::Audit;
+use crate::interrupt::Interrupt;
+use crate::jobs::store::{Store, StoreFault};
+use config::{Config, ConfigFault, DEFAULT_PATH};
+use desk::Desk;
+use seat::{Seat, SeatFault};
+use service::Service;
+
+/// The first argument that makes this program the responder.
+pub const WORD: &str = "responder";
+
+/// Why the responder doesn't run.
+#[derive(Debug, Error)]
+enum Fault {
+    #[error("{0}")]
+    Config(#[from] ConfigFault),
+    #[error("{0}")]
+    Store(#[from] StoreFault),
+    #[error("{0}")]
+    Seat(#[from] SeatFault),
+    #[error("{0}: raise the limits of open files and processes")]
+    Io(#[from] io::Error),
+}
+
+/// The options, from which parser and help are made.
+#[must_use]
+pub fn command() -> clap::Command {
+    clap::Command::new("responder")
+        .bin_name("fence_recorder responder")
+        .about("Answers fence requests by running the jobs that responder.toml describes.")
+        .arg(
+            Arg::new("config")
+                .long("config")
+                .value_name("FILE")
+                .value_parser(clap::value_parser!(PathBuf))
+                .default_value(DEFAULT_PATH)
+                .help("The configuration"),
+        )
+        .arg(
+            Arg::new("check-config")
+                .long("check-config")
+                .action(ArgAction::SetTrue)
+                .help("Print what the configuration means, or everything that is wrong with it, and end"),
+        )
+        .arg(
+            Arg::new("log-format")
+                .long("log-format")
+                .value_name("FORMAT")
+                .value_parser(PossibleValuesParser::new(["text", "json"]))
+                .default_value("text")
+                .help("How the log on standard error is written"),
+        )
+}
+
+/// Runs the responder with the arguments after the word. Exit 0 after a signal that asked for it,
+/// 1 otherwise.
+#[must_use]
+pub fn main(arguments: &[OsString]) -> ExitCode {
+    let name = OsString::from(WORD);
+    let matches = match command().try_get_matches_from(std::iter::once(&name).chain(arguments)) {
+        Ok(matches) => matches,
+        Err(error) => return usage(&error),
+    };
+    let path = matches
+        .get_one::<PathBuf>("config")
+        .cloned()
+        .unwrap_or_default();
+    let path = std::path::absolute(&path).unwrap_or(path);
+    let result = if matches.get_flag("check-config") {
+        check(&path)
+    } else {
+        serve(path, &matches)
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(fault) => {
+            let _ = writeln!(io::stderr(), "fence_recorder: {fault}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn usage(error: &clap::Error) -> ExitCode {
+    let is_help = error.kind() == ErrorKind::DisplayHelp;
+    let printed = error.print();
+    if is_help && printed.is_ok() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}
+
+fn check(path: &Path) -> Result<(), Fault> {
+    let config = Config::load(path)?;
+    write!(io::stdout(), "{config}")?;
+    Ok(())
+}
+
+fn serve(path: PathBuf, matches: &ArgMatches) -> Result<(), Fault> {
+    // before any thread, so that all of them have the signals blocked
+    let interrupt = Interrupt::new().map_err(io::Error::from)?;
+    log::start(matches.get_one::<String>("log-format").map(String::as_str) == Some("json"));
+    end_at_a_panic();
+    let config = Config::load(&path)?;
+    let (store, lock) = Store::own(&config.state_dir)?;
+    let seat = Seat::take_patiently(&config, || true)?;
+    let (sender, reports) = mpsc::channel();
+    let (desk, heard) = Desk::new(store, Audit::new(config.log_dir.clone()), sender)?;
+    let service = Service::new(path, config, Arc::new(desk), (reports, heard), interrupt);
+    service.run(seat);
+    drop(lock);
+    Ok(())
+}
+
+/// A thread that panics would leave its job to nobody: the next responder resumes it instead.
+fn end_at_a_panic() {
+    let say = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        say(panic);
+        std::process::abort();
+    }));
+}

@@ -1,0 +1,112 @@
+//! What a responder does before it serves: it ends what its forerunner left running, and takes over
+//! its jobs (design 3.4).
+
+use super::job::{Claim, Job, Verdict};
+use super::process::end_leftovers;
+use super::seat::Seat;
+use super::service::Service;
+use crate::jobs::record::{Reason, Record, State};
+use crate::spool::name::FileName;
+use crate::spool::request::Request;
+use crate::spool::system::with_advice;
+use crate::text::one_line;
+
+impl Service {
+    /// Takes over the unended jobs of the last responder. After it, whatever else is claimed has no
+    /// job and is adopted.
+    pub(super) fn recover(&mut self, seat: &Seat) {
+        for record in self.unended_records() {
+            let stuck = end_processes(&record);
+            self.take_over(seat, record, stuck);
+        }
+    }
+
+    fn unended_records(&mut self) -> Vec<Record> {
+        let mut records = Vec::new();
+        let listed = self.desk.store.for_each(|id, read| match read {
+            Ok(record) if !record.is_over() => records.push(record),
+            Ok(_) => {}
+            Err(fault) => tracing::warn!(job = one_line(id), "its record {fault}"),
+        });
+        if let Err(error) = listed {
+            self.complain(
+                "recover",
+                &format!("state_dir can't be read: {}", with_advice(error)),
+            );
+        }
+        records.sort_by(|one, other| one.start_time.cmp(&other.start_time));
+        records
+    }
+
+    fn take_over(&mut self, seat: &Seat, record: Record, stuck: bool) {
+        let (claims, answered) = claims_of(seat, &record);
+        let rule = self
+            .config
+            .rule_for(&record.request.target_node, record.request.action)
+            .cloned();
+        let has_rule = rule.is_some();
+        let mut job = Job::resume(record, claims, rule);
+        if let Some(verdict) = answered {
+            // the answer was given; only its record and the claims' removal were missing
+            for claim in &job.claims {
+                super::ending::release(&self.desk, claim, &verdict);
+            }
+            self.close(job, &verdict);
+            return;
+        }
+        if job.claims.is_empty() {
+            let message = "the request was withdrawn while no responder ran";
+            return self.close(job, &Verdict::new(Reason::Cancelled, message));
+        }
+        tracing::info!(job = job.id(), node = one_line(job.node()), "resumed");
+        if stuck {
+            let message = "processes of its last attempt can't be killed";
+            job.verdict = Some(Verdict::new(Reason::TaskTimedOut, message));
+        } else if !has_rule {
+            job.verdict = Some(Verdict::new(Reason::NoRule, "no rule serves it any more"));
+        } else if job.last_claim().is_some_and(Claim::is_expired) {
+            let message = "expired while no responder ran";
+            job.verdict = Some(Verdict::new(Reason::Expired, message));
+        }
+        self.metrics.requests += job.claims.len() as u64;
+        self.admit(job);
+    }
+}
+
+/// Kills what is left of a job's processes; true if they can't be seen gone.
+fn end_processes(record: &Record) -> bool {
+    let attempts = record.tasks.iter().flat_map(|task| &task.attempts);
+    let running = attempts.filter(|attempt| attempt.state == State::Running);
+    let groups = running.filter_map(|attempt| attempt.process_group.as_ref());
+    let ended = groups.map(|group| end_leftovers(group, &record.request.request_id));
+    ended.filter(|is_gone| !is_gone).count() > 0
+}
+
+/// The job's claims that are still there, and how it ended if one of its requests has an answer.
+fn claims_of(seat: &Seat, record: &Record) -> (Vec<Claim>, Option<Verdict>) {
+    let (mut claims, mut verdict) = (Vec::new(), None);
+    for request in record.requests() {
+        let Ok(name) = request.file_name() else {
+            continue;
+        };
+        if let Ok(response) = seat.answer_to(&name) {
+            verdict = Some(verdict_of(&response));
+        }
+        claims.extend(claim_on(seat, name));
+    }
+    (claims, verdict)
+}
+
+fn claim_on(seat: &Seat, name: FileName) -> Option<Claim> {
+    let (request, written) = Request::read(&seat.claims.claimed, &name).ok()?;
+    Some(Claim::new(name, request, written))
+}
+
+fn verdict_of(response: &crate::spool::response::Response) -> Verdict {
+    let reason = if response.success {
+        Reason::Completed
+    } else {
+        Reason::TaskFailed
+    };
+    Verdict::new(reason, response.message_line())
+}
