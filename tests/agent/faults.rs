@@ -41,7 +41,7 @@ fn a_request_that_cannot_be_published_is_a_failure_that_leaves_nothing() {
     for (fault, words) in [
         (
             "fchmod:error=EROFS:when=1",
-            ["given mode 0644", "read-write"],
+            ["given its mode", "read-write"],
         ),
         ("fsync:error=EIO:when=1", ["synced", "check the disk"]),
         ("fsync:error=ENOSPC:when=1", ["synced", "free space"]),

@@ -1,0 +1,8 @@
+//! The responder as systemd runs it: real processes, real files, real fence agents.
+#![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
+
+#[path = "../agent/env.rs"]
+mod env;
+mod scene;
+mod spool;
+mod tasks;

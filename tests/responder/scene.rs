@@ -1,0 +1,242 @@
+//! A spool with a responder that serves it.
+
+use std::fs::{self, File};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::{Value, json};
+
+use crate::env::{AGENT, Ended, TestEnv, wait_for};
+
+/// A spool, a state directory and, while it lives, a responder.
+pub struct Scene {
+    pub env: TestEnv,
+    pub responder: Option<Child>,
+}
+
+impl Scene {
+    /// A spool without a responder; `rules` is what follows the directories in responder.toml.
+    pub fn without_responder(rules: &str) -> Self {
+        let scene = Self {
+            env: TestEnv::new(),
+            responder: None,
+        };
+        scene.configure(rules);
+        scene
+    }
+
+    /// The same with its responder, which serves already.
+    pub fn new(rules: &str) -> Self {
+        let mut scene = Self::without_responder(rules);
+        scene.start();
+        scene
+    }
+
+    /// Writes responder.toml. `DIR` in it is the scene's directory.
+    pub fn configure(&self, rules: &str) {
+        let directory = self.env.directory.path().display().to_string();
+        let text = format!(
+            "request_dir = \"DIR/requests\"\nresponse_dir = \"DIR/responses\"\nstate_dir = \"DIR/state\"\nlog_dir = \"DIR/log\"\n{rules}"
+        );
+        fs::write(self.path("responder.toml"), text.replace("DIR", &directory)).unwrap();
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.env.path(name)
+    }
+
+    /// A shell script that tasks can run; `DIR` in it is the scene's directory.
+    pub fn script(&self, name: &str, body: &str) {
+        let directory = self.env.directory.path().display().to_string();
+        let text = format!("#!/bin/sh\n{}\n", body.replace("DIR", &directory));
+        fs::write(self.path(name), text).unwrap();
+        fs::set_permissions(self.path(name), fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
+    /// The command of a responder; its log goes on in the file `log.txt`.
+    pub fn command(&self) -> Command {
+        let log = File::options()
+            .append(true)
+            .create(true)
+            .open(self.path("log.txt"))
+            .unwrap();
+        let mut command = self.env.command(AGENT);
+        command
+            .arg("responder")
+            .arg("--config")
+            .arg(self.path("responder.toml"))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log);
+        command
+    }
+
+    /// Starts a responder and waits until it serves.
+    pub fn start(&mut self) {
+        let child = self.command().spawn().unwrap();
+        let pid = child.id();
+        self.responder = Some(child);
+        wait_for("the responder to serve", || {
+            let said = self.json("requests/.responder.json")?;
+            (said["pid"] == pid).then_some(())
+        });
+    }
+
+    /// What `--check-config` says.
+    pub fn check(&self) -> Ended {
+        let mut command = self.env.command(AGENT);
+        command.args(["responder", "--check-config", "--config"]);
+        command
+            .arg(self.path("responder.toml"))
+            .stdin(Stdio::null());
+        command.output().unwrap().into()
+    }
+
+    pub fn pid(&self) -> Pid {
+        pid_of(self.responder.as_ref().unwrap())
+    }
+
+    /// Sends a signal to the responder.
+    pub fn signal(&self, signal: Signal) {
+        kill(self.pid(), signal).unwrap();
+    }
+
+    /// Kills the responder as a crash would.
+    pub fn crash(&mut self) {
+        let mut responder = self.responder.take().unwrap();
+        responder.kill().unwrap();
+        responder.wait().unwrap();
+    }
+
+    /// Asks the responder to end and waits for it; its exit code.
+    pub fn stop(&mut self) -> Option<i32> {
+        self.signal(Signal::SIGTERM);
+        self.responder.take().unwrap().wait().unwrap().code()
+    }
+
+    /// The log of all responders of this scene.
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.path("log.txt")).unwrap_or_default()
+    }
+
+    /// Waits until the log has a line with all of `words`.
+    pub fn wait_for_log(&self, words: &[&str]) {
+        wait_for(&format!("{words:?} in the log"), || {
+            let log = self.log();
+            let has_all = |line: &str| words.iter().all(|word| line.contains(word));
+            log.lines().any(has_all).then_some(())
+        });
+    }
+
+    /// The JSON in a file, if it is there.
+    pub fn json(&self, name: &str) -> Option<Value> {
+        serde_json::from_slice(&fs::read(self.path(name)).ok()?).ok()
+    }
+
+    /// Publishes a request good for `seconds`, as an agent on this host would; its id.
+    pub fn request(&self, action: &str, node: &str, seconds: f64) -> String {
+        let id = uuid();
+        self.request_with(&id, node, &request(&id, action, node, seconds));
+        id
+    }
+
+    /// Publishes this request.
+    pub fn request_with(&self, id: &str, node: &str, request: &Value) {
+        publish(
+            &self.path("requests"),
+            &format!("{node}-{id}.json"),
+            request,
+        );
+    }
+
+    /// Waits for the answer to a request.
+    pub fn answer(&self, node: &str, id: &str) -> Value {
+        let name = format!("responses/{node}-{id}.json");
+        wait_for(&name, || self.json(&name))
+    }
+
+    /// The job's record, if it is there.
+    pub fn job(&self, id: &str) -> Option<Value> {
+        self.json(&format!("state/jobs/{id}.json"))
+    }
+
+    /// Waits until the job is over.
+    pub fn ended_job(&self, id: &str) -> Value {
+        wait_for(&format!("the end of job {id}\n{}", self.log()), || {
+            self.job(id).filter(|job| !job["completion_time"].is_null())
+        })
+    }
+
+    /// Waits until the job's Processing condition has this reason.
+    pub fn job_at(&self, id: &str, reason: &str) -> Value {
+        wait_for(&format!("job {id} to be {reason}"), || {
+            self.job(id).filter(|job| reason_of(job) == reason)
+        })
+    }
+
+    /// Waits until nothing is pending or claimed.
+    pub fn until_all_is_done(&self) {
+        wait_for("the spool to be empty", || {
+            let visible = |name: &String| !name.starts_with('.');
+            let requests = self.env.names_in("requests");
+            let left = requests.into_iter().filter(visible).count();
+            (left + self.env.names_in("requests/.claimed").len() == 0).then_some(())
+        });
+    }
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        if let Some(mut responder) = self.responder.take() {
+            // in order, so that no task outlives its scene
+            let _ = kill(pid_of(&responder), Signal::SIGTERM);
+            let _ = kill(pid_of(&responder), Signal::SIGTERM);
+            let _ = responder.wait();
+        }
+        if std::thread::panicking() {
+            eprintln!("{}", self.log());
+        }
+    }
+}
+
+fn pid_of(child: &Child) -> Pid {
+    Pid::from_raw(child.id().try_into().unwrap())
+}
+
+/// The reason of a job's Processing condition.
+pub fn reason_of(job: &Value) -> String {
+    job["conditions"][0]["reason"].as_str().unwrap().to_owned()
+}
+
+/// A request's id.
+pub fn uuid() -> String {
+    fs::read_to_string("/proc/sys/kernel/random/uuid")
+        .unwrap()
+        .trim()
+        .to_owned()
+}
+
+/// A request as an agent of now writes it.
+pub fn request(id: &str, action: &str, node: &str, seconds: f64) -> Value {
+    let now = jiff::Timestamp::now();
+    let deadline = now + jiff::SignedDuration::from_secs_f64(seconds);
+    json!({
+        "request_id": id,
+        "timestamp": now.to_string(),
+        "action": action,
+        "target_node": node,
+        "recorder_node": "host",
+        "timeout_seconds": seconds,
+        "deadline": deadline.to_string(),
+    })
+}
+
+/// Writes a file whole under its name.
+pub fn publish(directory: &Path, name: &str, content: &Value) {
+    let temporary = directory.join(format!(".{name}.tmp"));
+    fs::write(&temporary, content.to_string()).unwrap();
+    fs::rename(&temporary, directory.join(name)).unwrap();
+}
