@@ -6,7 +6,8 @@
 //! - [`responder`]: what answers requests by running jobs
 //! - [`operator`]: the commands for people
 //! - [`jobs`]: the responder's records, which commands for people read
-//! - [`interrupt`], [`text`]: signals as something to wait for; text from outside made harmless
+//! - [`interrupt`], [`text`], [`usage`], [`manpage`]: signals as something to wait for, text from
+//!   outside made harmless, what commands and what manual pages have in common
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used))]
 
@@ -14,7 +15,9 @@ pub mod agent;
 pub mod audit;
 pub mod interrupt;
 pub mod jobs;
+pub mod manpage;
 pub mod operator;
 pub mod responder;
 pub mod spool;
 pub mod text;
+pub mod usage;

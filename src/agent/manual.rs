@@ -1,109 +1,58 @@
 //! The manual page fence_recorder(8), made from the tables and the words around them.
 
-use roff::{Inline, Roff, bold, italic, roman};
+use roff::{bold, italic, roman};
 
 use super::action::ACTIONS;
 use super::metadata::{DESCRIPTION, SUMMARY, getopt};
 use super::parameters::{IGNORED, PARAMETERS, Parameter, option_of};
-
-/// The day of this version.
-const RELEASED: &str = "2026-12-01";
+use crate::manpage::Page;
 
 /// The page in troff's man format.
 #[must_use]
 pub fn manual() -> String {
-    let mut page = Roff::new();
-    let version = concat!("fence_recorder ", env!("CARGO_PKG_VERSION"));
-    page.control(
-        "TH",
-        [
-            "FENCE_RECORDER",
-            "8",
-            RELEASED,
-            version,
-            "Pacemaker fence agents",
-        ],
-    );
-    section(
-        &mut page,
-        "NAME",
-        &[&format!("fence_recorder - {}", lower_first(SUMMARY))],
-    );
-    section(&mut page, "SYNOPSIS", &[]);
-    page.text([bold("fence_recorder"), roman(" [OPTIONS]")]);
-    page.control("br", [])
-        .text([bold("fence_recorder"), roman(" < name=value lines")]);
-    page.control("br", []).text([bold("fence_recorder demo")]);
-    section(&mut page, "DESCRIPTION", &[DESCRIPTION, INPUT]);
+    let mut page = Page::new("fence_recorder", "8", SUMMARY);
+    page.synopsis(&[
+        ("fence_recorder", "[OPTIONS]"),
+        ("fence_recorder", "< name=value lines"),
+        ("fence_recorder demo", ""),
+        ("fence_recorder responder", "[OPTIONS]"),
+        (
+            "fence_recorder answer",
+            "REQUEST-ID|NODE --success|--failure [OPTIONS]",
+        ),
+    ]);
+    page.section("DESCRIPTION", &[DESCRIPTION, INPUT]);
     parameters(&mut page);
     actions(&mut page);
     for (title, paragraphs) in SECTIONS {
-        section(&mut page, title, paragraphs);
+        page.section(title, paragraphs);
     }
     files(&mut page);
-    section(&mut page, "THE PROTOCOL", PROTOCOL);
-    examples(&mut page);
-    section(
-        &mut page,
+    page.section("THE PROTOCOL", PROTOCOL);
+    page.examples(EXAMPLES);
+    page.section(
         "SEE ALSO",
-        &["pcs(8), crm(8), stonith_admin(8), pacemaker-fenced(7), crm_resource(8)"],
+        &["fence_recorder-responder(8), fence_recorder-responder.toml(5), pcs(8), crm(8), stonith_admin(8), \
+           pacemaker-fenced(7), crm_resource(8)"],
     );
     page.render()
 }
 
-fn lower_first(text: &str) -> String {
-    let mut characters = text.chars();
-    characters.next().map_or_else(String::new, |first| {
-        first.to_lowercase().chain(characters).collect()
-    })
-}
-
-fn section(page: &mut Roff, title: &str, paragraphs: &[&str]) {
-    page.control("SH", [title]);
-    for (number, paragraph) in paragraphs.iter().enumerate() {
-        if number > 0 {
-            page.control("PP", []);
-        }
-        page.text([roman(*paragraph)]);
-    }
-}
-
-fn entry(page: &mut Roff, term: Vec<Inline>, paragraphs: &[String]) {
-    page.control("TP", []).text(term);
-    for (number, paragraph) in paragraphs
-        .iter()
-        .filter(|paragraph| !paragraph.is_empty())
-        .enumerate()
-    {
-        if number > 0 {
-            page.control("IP", []);
-        }
-        page.text([roman(paragraph.as_str())]);
-    }
-}
-
-fn parameters(page: &mut Roff) {
-    section(page, "PARAMETERS", &[PARAMETERS_ARE]);
+fn parameters(page: &mut Page) {
+    page.section("PARAMETERS", &[PARAMETERS_ARE]);
     for parameter in PARAMETERS {
         let term = vec![bold(parameter.name), roman(", "), bold(getopt(parameter))];
-        entry(
-            page,
-            term,
-            &[
-                format!("{}.", parameter.summary),
-                parameter.manual.to_owned(),
-                facts(parameter),
-            ],
-        );
+        let (summary, facts) = (format!("{}.", parameter.summary), facts(parameter));
+        page.entry(term, &[&summary, parameter.manual, &facts]);
     }
     let ignored: Vec<_> = IGNORED
         .iter()
         .map(|name| format!("{name} (--{})", option_of(name)))
         .collect();
-    page.control("PP", []).text([roman(format!(
+    page.paragraph(&format!(
         "These are accepted and ignored, because configurations written for fence_dummy, and dlm_controld, pass them: {}.",
         ignored.join(", ")
-    ))]);
+    ));
 }
 
 fn facts(parameter: &Parameter) -> String {
@@ -122,35 +71,18 @@ fn facts(parameter: &Parameter) -> String {
     facts.into_iter().flatten().collect::<Vec<_>>().join(" ")
 }
 
-fn actions(page: &mut Roff) {
-    section(page, "ACTIONS", &[]);
+fn actions(page: &mut Page) {
+    page.section("ACTIONS", &[]);
     for info in ACTIONS {
         let names = info.names.join(", ");
-        entry(page, vec![bold(names)], &[info.manual.to_owned()]);
+        page.entry(vec![bold(names)], &[info.manual]);
     }
 }
 
-fn files(page: &mut Roff) {
-    section(page, "FILES", &[]);
+fn files(page: &mut Page) {
+    page.section("FILES", &[]);
     for (path, what) in FILES {
-        entry(page, vec![italic(*path)], &[(*what).to_owned()]);
-    }
-}
-
-fn examples(page: &mut Roff) {
-    section(page, "EXAMPLES", &[]);
-    for (number, (title, lines)) in EXAMPLES.iter().enumerate() {
-        if number > 0 {
-            page.control("PP", []);
-        }
-        page.text([roman(*title)]);
-        page.control("PP", [])
-            .control("RS", ["4"])
-            .control("nf", []);
-        for line in lines.lines() {
-            page.text([roman(line)]);
-        }
-        page.control("fi", []).control("RE", []);
+        page.entry(vec![italic(*path)], &[what]);
     }
 }
 
@@ -167,8 +99,10 @@ const SECTIONS: &[(&str, &[&str])] = &[
     (
         "COMMANDS",
         &[
-            "demo: shows the agent at work in a temporary directory, with an embedded responder: a fence that is \
+            "demo: shows the agent at work in a temporary directory, with the responder: a fence that is \
            answered, one that is refused, one that nobody answers. Needs no cluster and leaves nothing behind.",
+            "responder: answers requests by running jobs; see fence_recorder-responder(8).",
+            "answer: answers a request by hand; see fence_recorder-responder(8).",
         ],
     ),
     (

@@ -8,6 +8,7 @@ use std::time::Duration;
 use thiserror::Error;
 
 use super::action::Action;
+use crate::spool::place::{LOG_DIR, REQUEST_DIR, RESPONSE_DIR};
 use crate::text::one_line;
 
 /// One parameter of the agent.
@@ -176,10 +177,10 @@ pub const PARAMETERS: &[Parameter] = &[
     Parameter {
         name: "request_dir",
         alias: Some("request_path"),
-        environment: Some("NNF_FENCE_REQUEST_DIR"),
+        environment: Some(REQUEST_DIR.environment),
         value_name: "directory",
         field: Field::Path(|settings| &mut settings.request_dir),
-        default: Some("/run/fence_recorder/requests"),
+        default: Some(REQUEST_DIR.default),
         summary: "Directory that requests are written to",
         manual: "The agent never creates it. It belongs to root (or the agent's user), and neither it nor a directory \
                  above it is writable by others (above it: unless sticky).",
@@ -188,10 +189,10 @@ pub const PARAMETERS: &[Parameter] = &[
     Parameter {
         name: "response_dir",
         alias: Some("response_path"),
-        environment: Some("NNF_FENCE_RESPONSE_DIR"),
+        environment: Some(RESPONSE_DIR.environment),
         value_name: "directory",
         field: Field::Path(|settings| &mut settings.response_dir),
-        default: Some("/run/fence_recorder/responses"),
+        default: Some(RESPONSE_DIR.default),
         summary: "Directory that responses are read from",
         manual: "The agent never creates it. It may belong to anybody, whose responses then count; neither it nor a \
                  directory above it is writable by others (above it: unless sticky).",
@@ -200,10 +201,10 @@ pub const PARAMETERS: &[Parameter] = &[
     Parameter {
         name: "log_dir",
         alias: Some("log_path"),
-        environment: Some("LOG_DIR"),
+        environment: Some(LOG_DIR.environment),
         value_name: "directory",
         field: Field::Path(|settings| &mut settings.log_dir),
-        default: Some("/var/log/cluster"),
+        default: Some(LOG_DIR.default),
         summary: "Directory of the fence event logs",
         manual: "Created where it is missing. A fault of logging is a warning and never stops a fence.",
         ..PLAIN

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::spool::request::{Action, Request};
 use crate::spool::time::timestamp_text;
+use crate::text::one_line;
 
 /// One job, as it lies in `state_dir/jobs/<request_id>.json`. All times are RFC 3339.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -30,7 +31,7 @@ pub struct Record {
     pub conditions: Vec<Condition>,
     /// What a person answered, if the rule wants that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub approval: Option<Approved>,
+    pub answer: Option<Word>,
     /// Whether the rule's notify command was run.
     #[serde(default)]
     pub notified: bool,
@@ -40,7 +41,9 @@ pub struct Record {
 
 /// A person's word on a job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Approved {
+pub struct Word {
+    /// Whether the node is safe, or the tasks may run.
+    pub success: bool,
     /// Who, as far as is known.
     pub by: Option<String>,
     /// Why.
@@ -225,7 +228,7 @@ impl Record {
             start_time: now(),
             completion_time: None,
             conditions: Vec::new(),
-            approval: None,
+            answer: None,
             notified: false,
             tasks: Vec::new(),
         };
@@ -294,6 +297,21 @@ impl Record {
             }
             Some(old) => *old = condition,
             None => self.conditions.push(condition),
+        }
+    }
+}
+
+impl fmt::Display for Word {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.success {
+            "confirmed by "
+        } else {
+            "refused by "
+        })?;
+        f.write_str(&one_line(self.by.as_deref().unwrap_or("a person")))?;
+        match &self.message {
+            Some(message) => write!(f, ": {}", one_line(message)),
+            None => Ok(()),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The commands for people.
 
+pub mod answer;
 pub mod demo;
 
 use std::ffi::{OsStr, OsString};
@@ -9,6 +10,8 @@ use std::process::ExitCode;
 /// A subcommand: the first word of the arguments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Command {
+    /// Answers a request by hand.
+    Answer,
     /// Shows the agent at work.
     Demo,
 }
@@ -17,7 +20,11 @@ impl Command {
     /// The subcommand of that name.
     #[must_use]
     pub fn parse(word: &OsStr) -> Option<Self> {
-        (word == "demo").then_some(Self::Demo)
+        match word.to_str()? {
+            "answer" => Some(Self::Answer),
+            "demo" => Some(Self::Demo),
+            _ => None,
+        }
     }
 }
 
@@ -25,14 +32,24 @@ impl Command {
 /// must never look like status' 2.
 #[must_use]
 pub fn main(command: Command, arguments: &[OsString]) -> ExitCode {
-    let Command::Demo = command;
+    match command {
+        Command::Demo => demo_main(arguments),
+        Command::Answer => answer::main(arguments),
+    }
+}
+
+fn said(result: &io::Result<()>) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+fn demo_main(arguments: &[OsString]) -> ExitCode {
     match arguments.first().map(|word| word.to_string_lossy()) {
         None => demo::main(),
         Some(word) if word == "--help" || word == "-h" => {
-            match writeln!(io::stdout(), "{}", demo::HELP) {
-                Ok(()) => ExitCode::SUCCESS,
-                Err(_) => ExitCode::FAILURE,
-            }
+            said(&writeln!(io::stdout(), "{}", demo::HELP))
         }
         Some(word) => {
             let word = crate::text::one_line(&word);

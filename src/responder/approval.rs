@@ -7,15 +7,14 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 
 use super::desk::Report;
-use super::job::{Job, Verdict};
+use super::job::Job;
 use super::prepare::prepare_notify;
 use super::process::{End, Limits, TERM_GRACE, launch};
 use super::service::Service;
-use crate::jobs::record::{Approved, Reason};
+use crate::jobs::record::{Reason, Word};
 use crate::spool::answer::Answer;
 use crate::spool::name::FileName;
 use crate::spool::system::with_advice;
-use crate::text::one_line;
 
 /// How long a notify command may take.
 const NOTIFY_TIME: Duration = Duration::from_mins(1);
@@ -49,39 +48,16 @@ impl Service {
             let request = name.request_id();
             return tracing::warn!(request, "was answered by a person, but waits for none");
         };
-        let by = one_line(answer.by.as_deref().unwrap_or("a person"));
-        let said = answer.message.as_deref().map(one_line).unwrap_or_default();
-        tracing::info!(
-            job = job.id(),
-            success = answer.success,
-            by,
-            "answered by a person: {said}"
-        );
-        let message = if said.is_empty() {
-            by.clone()
-        } else {
-            format!("{by}: {said}")
+        let word = Word {
+            success: answer.success,
+            by: answer.by,
+            message: answer.message,
+            time: answer.timestamp,
         };
-        if answer.success {
-            job.record.approval = Some(Approved {
-                by: answer.by,
-                message: answer.message,
-                time: answer.timestamp,
-            });
-            job.record
-                .go_on(Reason::Queued, &format!("approved by {message}"));
-            if job.record.tasks.is_empty() {
-                job.verdict = Some(Verdict::new(
-                    Reason::Completed,
-                    format!("confirmed by {message}"),
-                ));
-            }
-        } else {
-            job.verdict = Some(Verdict::new(
-                Reason::Refused,
-                format!("refused by {message}"),
-            ));
-        }
+        tracing::info!(job = job.id(), "{word}");
+        job.record.go_on(Reason::Queued, &word.to_string());
+        job.record.answer = Some(word);
+        job.verdict = job.verdict_of_person();
         let record = job.record.clone();
         self.desk.save(&record);
     }

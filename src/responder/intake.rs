@@ -227,6 +227,9 @@ impl Service {
 
     /// Puts a job where it waits for its turn, or for a person, and records that.
     pub(super) fn admit(&mut self, mut job: Job) {
+        if job.verdict.is_none() {
+            job.verdict = job.verdict_of_person();
+        }
         if job.needs_approval() && job.verdict.is_none() {
             let message = format!("fence_recorder answer {} --success or --failure", job.id());
             job.record.go_on(Reason::WaitingForApproval, &message);

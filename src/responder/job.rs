@@ -206,6 +206,17 @@ impl Job {
         &self.record.request.request_id
     }
 
+    /// How it ends by a person's word alone.
+    #[must_use]
+    pub fn verdict_of_person(&self) -> Option<Verdict> {
+        let word = self.record.answer.as_ref()?;
+        match (word.success, self.record.tasks.is_empty()) {
+            (false, _) => Some(Verdict::new(Reason::Refused, word.to_string())),
+            (true, true) => Some(Verdict::new(Reason::Completed, word.to_string())),
+            (true, false) => None,
+        }
+    }
+
     /// Whether a person has to answer before anything is run.
     #[must_use]
     pub fn needs_approval(&self) -> bool {
@@ -213,7 +224,7 @@ impl Job {
             .rule
             .as_ref()
             .is_some_and(|rule| rule.approval == super::config::Approval::Manual);
-        is_manual && self.record.approval.is_none()
+        is_manual && self.record.answer.is_none()
     }
 }
 

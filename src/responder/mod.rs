@@ -8,6 +8,7 @@ pub mod gate;
 mod intake;
 mod job;
 mod log;
+pub mod manual;
 mod metrics;
 mod pending;
 mod prepare;
@@ -25,7 +26,6 @@ use std::process::ExitCode;
 use std::sync::{Arc, mpsc};
 
 use clap::builder::PossibleValuesParser;
-use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, ArgMatches};
 use thiserror::Error;
 
@@ -90,7 +90,7 @@ pub fn main(arguments: &[OsString]) -> ExitCode {
     let name = OsString::from(WORD);
     let matches = match command().try_get_matches_from(std::iter::once(&name).chain(arguments)) {
         Ok(matches) => matches,
-        Err(error) => return usage(&error),
+        Err(error) => return crate::usage::usage(&error),
     };
     let path = matches
         .get_one::<PathBuf>("config")
@@ -108,16 +108,6 @@ pub fn main(arguments: &[OsString]) -> ExitCode {
             let _ = writeln!(io::stderr(), "fence_recorder: {fault}");
             ExitCode::FAILURE
         }
-    }
-}
-
-fn usage(error: &clap::Error) -> ExitCode {
-    let is_help = error.kind() == ErrorKind::DisplayHelp;
-    let printed = error.print();
-    if is_help && printed.is_ok() {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
     }
 }
 

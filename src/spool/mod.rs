@@ -8,6 +8,7 @@ pub mod file;
 pub mod json;
 pub mod lock;
 pub mod name;
+pub mod place;
 pub mod presence;
 pub mod publish;
 pub mod request;

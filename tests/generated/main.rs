@@ -6,6 +6,7 @@ use std::process::Command;
 use std::{env, fs};
 
 use fence_recorder::agent::{manual::manual, metadata::metadata};
+use fence_recorder::responder::manual::{configuration_manual, responder_manual};
 use fence_recorder::spool::request::Request;
 use fence_recorder::spool::response::Response;
 use schemars::generate::SchemaSettings;
@@ -82,19 +83,36 @@ fn the_metadata_is_what_fence_agents_call_valid() {
     );
 }
 
-#[test]
-fn the_manual_page_is_current() {
-    is_current("man/fence_recorder.8", &manual());
+/// The committed pages and what the code makes.
+fn pages() -> [(&'static str, String); 3] {
+    let answer = fence_recorder::operator::answer::command();
+    [
+        ("man/fence_recorder.8", manual()),
+        ("man/fence_recorder-responder.8", responder_manual(&answer)),
+        (
+            "man/fence_recorder-responder.toml.5",
+            configuration_manual(),
+        ),
+    ]
 }
 
 #[test]
-fn the_manual_page_is_well_formed() {
-    let mandoc = Command::new("mandoc")
-        .args(["-T", "lint", "-W", "warning"])
-        .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("man/fence_recorder.8"))
-        .output()
-        .expect("mandoc is missing: apt-get install mandoc");
-    assert_eq!(String::from_utf8(mandoc.stdout).unwrap(), "");
+fn the_manual_pages_are_current() {
+    for (path, made) in pages() {
+        is_current(path, &made);
+    }
+}
+
+#[test]
+fn the_manual_pages_are_well_formed() {
+    for (path, _) in pages() {
+        let mandoc = Command::new("mandoc")
+            .args(["-T", "lint", "-W", "warning"])
+            .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join(path))
+            .output()
+            .expect("mandoc is missing: apt-get install mandoc");
+        assert_eq!(String::from_utf8(mandoc.stdout).unwrap(), "", "{path}");
+    }
 }
 
 #[test]

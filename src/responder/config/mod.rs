@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
+use crate::spool::place::{LOG_DIR, REQUEST_DIR, RESPONSE_DIR};
 use crate::spool::request::Action;
 use reader::{Fault, Faults, Table, parse};
 use trusted::{Secrecy, TrustFault, read_trusted};
@@ -21,10 +22,7 @@ pub use rule::{Approval, Kind, Parameter, Rule, Task};
 /// Where the configuration is, if nothing else is said.
 pub const DEFAULT_PATH: &str = "/etc/fence_recorder/responder.toml";
 
-const REQUEST_DIR: &str = "/run/fence_recorder/requests";
-const RESPONSE_DIR: &str = "/run/fence_recorder/responses";
 const STATE_DIR: &str = "/var/lib/fence_recorder";
-const LOG_DIR: &str = "/var/log/cluster";
 const MAX_JOBS: usize = 64;
 const DAY: Duration = Duration::from_hours(24);
 const KEEP_JOBS: Duration = Duration::from_hours(30 * 24);
@@ -124,10 +122,10 @@ impl Config {
         };
         let unmatched = [("refuse", Unmatched::Refuse), ("ignore", Unmatched::Ignore)];
         let config = Self {
-            request_dir: directory("request_dir", REQUEST_DIR),
-            response_dir: directory("response_dir", RESPONSE_DIR),
+            request_dir: directory("request_dir", REQUEST_DIR.default),
+            response_dir: directory("response_dir", RESPONSE_DIR.default),
             state_dir: directory("state_dir", STATE_DIR),
-            log_dir: directory("log_dir", LOG_DIR),
+            log_dir: directory("log_dir", LOG_DIR.default),
             max_jobs: table.number("max_jobs", 1..=1024).unwrap_or(MAX_JOBS),
             unmatched: table
                 .choice("unmatched", &unmatched)

@@ -1,0 +1,467 @@
+//! `fence_recorder answer`: a person answers a request.
+
+use std::ffi::OsString;
+use std::io::{self, BufRead, IsTerminal, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use clap::{Arg, ArgAction, ArgGroup, ArgMatches};
+use jiff::Timestamp;
+use nix::errno::Errno;
+use nix::unistd::{Uid, User, geteuid, getuid};
+use thiserror::Error;
+
+use crate::jobs::record::{Reason, Record, Word, now};
+use crate::jobs::store::{Store, StoreFault};
+use crate::spool::answer::{ANSWERS, Answer};
+use crate::spool::claim::{Claimed, Claims, open_or_make};
+use crate::spool::directory::{Directory, Trust};
+use crate::spool::lock::{LOCK, Lock};
+use crate::spool::name::FileName;
+use crate::spool::place::{Place, REQUEST_DIR, RESPONSE_DIR};
+use crate::spool::presence::{Responder, a_process_watches};
+use crate::spool::publish::PublishFault;
+use crate::spool::request::{Request, RequestFault};
+use crate::spool::response::Response;
+use crate::spool::system::with_advice;
+use crate::spool::withdraw::CLAIMED;
+use crate::spool::{Spool, SpoolFault};
+use crate::text::one_line;
+
+/// How long the responder may take to hear of an answer.
+const RESPONDER_TIME: Duration = Duration::from_secs(10);
+
+/// Why nothing was answered.
+#[derive(Debug, Error)]
+enum Fault {
+    #[error("{0}")]
+    Spool(#[from] SpoolFault),
+    #[error("{path} can't be used: {}", with_advice(*.error))]
+    System { path: String, error: Errno },
+    #[error("nothing is pending for \"{0}\": no request has that id or node")]
+    NotPending(String),
+    #[error("\"{node}\" has several requests pending: answer one by its id: {}", ids.join(", "))]
+    Several { node: String, ids: Vec<String> },
+    #[error("the request {0}")]
+    Request(#[from] RequestFault),
+    #[error("its deadline {0} has passed: nobody waits for the answer any more")]
+    Expired(String),
+    #[error("run this as root: the responder takes no other user's word that a node is safe")]
+    NotRoot,
+    #[error("the responder doesn't wait for a person here: {0}")]
+    NotWaiting(String),
+    #[error("the responder's records: {0}")]
+    Store(#[from] StoreFault),
+    #[error("the responder doesn't say where its records are: is {0} from another version?")]
+    NoRecords(String),
+    #[error("{0}")]
+    Publish(#[from] PublishFault),
+    #[error("another answer to it is on its way already")]
+    Answered,
+    #[error("the responder didn't take the answer within {} s, and it was taken back: look at its log", RESPONDER_TIME.as_secs())]
+    NotTaken,
+    #[error("a process watches {0} and will answer itself: stop it first")]
+    Watched(String),
+    #[error("a responder starts at this moment: try again")]
+    ResponderStarts,
+    #[error("the request was withdrawn meanwhile")]
+    Withdrawn,
+    #[error("not confirmed: nothing was answered")]
+    NotConfirmed,
+    #[error("--success vouches that the node is safe: confirm it on a terminal, or with --yes")]
+    NoTerminal,
+    #[error("{0}")]
+    Io(#[from] io::Error),
+}
+
+/// The options, from which parser and help are made.
+#[must_use]
+pub fn command() -> clap::Command {
+    let flag = |name: &'static str, help: &'static str| {
+        Arg::new(name)
+            .long(name)
+            .action(ArgAction::SetTrue)
+            .help(help)
+    };
+    clap::Command::new("answer")
+        .bin_name("fence_recorder answer")
+        .about("Answers a fence request by hand.")
+        .arg(
+            Arg::new("target")
+                .value_name("REQUEST-ID|NODE")
+                .required(true)
+                .help("Which request"),
+        )
+        .arg(flag(
+            "success",
+            "The node is safe; or, where the responder's rule has tasks, they may run",
+        ))
+        .arg(flag("failure", "The node could not be fenced"))
+        .group(
+            ArgGroup::new("outcome")
+                .args(["success", "failure"])
+                .required(true),
+        )
+        .arg(
+            Arg::new("message")
+                .short('m')
+                .long("message")
+                .value_name("TEXT")
+                .help("Why"),
+        )
+        .arg(flag("yes", "Don't ask"))
+        .arg(directory(
+            "request-dir",
+            "The directory of requests",
+            REQUEST_DIR,
+        ))
+        .arg(directory(
+            "response-dir",
+            "The directory of responses",
+            RESPONSE_DIR,
+        ))
+}
+
+fn directory(name: &'static str, help: &'static str, place: Place) -> Arg {
+    Arg::new(name)
+        .long(name)
+        .value_name("DIRECTORY")
+        .help(format!("{help} [environment: {}]", place.environment))
+        .value_parser(clap::value_parser!(PathBuf))
+        .default_value(place.default)
+}
+
+/// What was given on the command line.
+struct Given {
+    target: String,
+    success: bool,
+    message: Option<String>,
+    is_confirmed: bool,
+    request_dir: PathBuf,
+    response_dir: PathBuf,
+}
+
+/// A request that can be answered, and where it lies.
+struct Found {
+    name: FileName,
+    request: Request,
+}
+
+/// Answers, and says what came of it in one line.
+#[must_use]
+pub fn main(arguments: &[OsString]) -> ExitCode {
+    let name = OsString::from("answer");
+    let matches = match command().try_get_matches_from(std::iter::once(&name).chain(arguments)) {
+        Ok(matches) => matches,
+        Err(error) => return crate::usage::usage(&error),
+    };
+    match answer(&given(&matches)) {
+        // it is answered, whether anybody reads that or not
+        Ok(line) => _ = writeln!(io::stdout(), "{line}"),
+        Err(fault) => {
+            let _ = writeln!(io::stderr(), "fence_recorder: {fault}");
+            return ExitCode::FAILURE;
+        }
+    }
+    ExitCode::SUCCESS
+}
+
+fn given(matches: &ArgMatches) -> Given {
+    let path = |name, place: Place| {
+        let is_given = matches.value_source(name) == Some(clap::parser::ValueSource::CommandLine);
+        let environment = std::env::var_os(place.environment).filter(|value| !value.is_empty());
+        match environment {
+            Some(value) if !is_given => PathBuf::from(value),
+            _ => matches
+                .get_one::<PathBuf>(name)
+                .cloned()
+                .unwrap_or_default(),
+        }
+    };
+    Given {
+        target: matches
+            .get_one::<String>("target")
+            .cloned()
+            .unwrap_or_default(),
+        success: matches.get_flag("success"),
+        message: matches.get_one::<String>("message").cloned(),
+        is_confirmed: matches.get_flag("yes"),
+        request_dir: path("request-dir", REQUEST_DIR),
+        response_dir: path("response-dir", RESPONSE_DIR),
+    }
+}
+
+fn answer(given: &Given) -> Result<String, Fault> {
+    let spool = Spool::open(&given.request_dir, &given.response_dir, Trust::Checked)?;
+    let found = find(&spool.requests, &given.target)?;
+    if Lock::is_held(&spool.requests, LOCK) {
+        answer_through_responder(given, &spool, &found)
+    } else {
+        answer_alone(given, &spool, &found)
+    }
+}
+
+/// The one pending request that `target` names.
+fn find(requests: &Directory, target: &str) -> Result<Found, Fault> {
+    let names: Vec<_> = pending(requests, |name| {
+        name.request_id() == target || name.node() == target
+    })?;
+    let by_id = names
+        .iter()
+        .position(|(name, _)| name.request_id() == target);
+    let (name, is_claimed) = match (by_id, names.as_slice()) {
+        (Some(at), _) => &names[at],
+        (None, [one]) => one,
+        (None, []) => return Err(Fault::NotPending(one_line(target))),
+        (None, several) => {
+            return Err(Fault::Several {
+                node: one_line(target),
+                ids: several
+                    .iter()
+                    .map(|(name, _)| name.request_id().to_owned())
+                    .collect(),
+            });
+        }
+    };
+    let request = if *is_claimed {
+        read(&claimed(requests)?, name)?
+    } else {
+        read(requests, name)?
+    };
+    Ok(Found {
+        name: name.clone(),
+        request,
+    })
+}
+
+fn claimed(requests: &Directory) -> Result<Directory, Fault> {
+    requests
+        .open_below(CLAIMED)
+        .map_err(|error| system(requests, CLAIMED, error))
+}
+
+fn system(requests: &Directory, name: &str, error: Errno) -> Fault {
+    let path = requests.path_of(name);
+    Fault::System { path, error }
+}
+
+/// The names of requests and claims, each with whether it is claimed.
+fn pending(
+    requests: &Directory,
+    is_wanted: impl Fn(&FileName) -> bool,
+) -> Result<Vec<(FileName, bool)>, Fault> {
+    let mut names = Vec::new();
+    let mut collect = |directory: &Directory, is_claimed| {
+        directory.for_each_name(|name| {
+            let name = FileName::parse(name).filter(&is_wanted);
+            names.extend(name.map(|name| (name, is_claimed)));
+            true
+        })
+    };
+    collect(requests, false).map_err(|error| system(requests, "", error))?;
+    match requests.open_below(CLAIMED) {
+        Ok(claimed) => collect(&claimed, true).map_err(|error| system(&claimed, "", error))?,
+        Err(Errno::ENOENT) => {}
+        Err(error) => return Err(system(requests, CLAIMED, error)),
+    }
+    Ok(names)
+}
+
+fn read(directory: &Directory, name: &FileName) -> Result<Request, Fault> {
+    let (request, written) = Request::read(directory, name)?;
+    let deadline = request.deadline(written);
+    if Timestamp::now() >= deadline {
+        return Err(Fault::Expired(deadline.to_string()));
+    }
+    Ok(request)
+}
+
+/// Who answers: behind sudo the person, not root.
+fn answerer() -> String {
+    let behind_sudo = std::env::var("SUDO_USER")
+        .ok()
+        .filter(|name| !name.is_empty());
+    let own = || {
+        let user = User::from_uid(getuid()).ok().flatten();
+        user.map_or_else(|| format!("user {}", Uid::current()), |user| user.name)
+    };
+    behind_sudo.unwrap_or_else(own)
+}
+
+/// Asks whether the node is really safe, where success is to be said of it.
+fn confirm(given: &Given, found: &Found, tasks: usize) -> Result<(), Fault> {
+    if !given.success || given.is_confirmed {
+        return Ok(());
+    }
+    if !io::stdin().is_terminal() {
+        return Err(Fault::NoTerminal);
+    }
+    let (node, action) = (
+        one_line(&found.request.target_node),
+        found.request.action.as_str(),
+    );
+    let question = if tasks > 0 {
+        format!("This lets the responder run {tasks} tasks for {action} of {node}.")
+    } else {
+        format!(
+            "If {node} still runs or can reach shared storage, the cluster will corrupt data: answer only after you \
+             have seen for yourself that it is off or cut off ({action} was asked for by {}).",
+            one_line(&found.request.recorder_node)
+        )
+    };
+    write!(io::stderr(), "{question}\nType yes to go on: ")?;
+    let mut line = String::new();
+    io::stdin().lock().read_line(&mut line)?;
+    if line.trim() == "yes" {
+        Ok(())
+    } else {
+        Err(Fault::NotConfirmed)
+    }
+}
+
+fn answer_through_responder(given: &Given, spool: &Spool, found: &Found) -> Result<String, Fault> {
+    if !geteuid().is_root() {
+        return Err(Fault::NotRoot);
+    }
+    let store = records(spool)?;
+    let job = waiting_job(&store, found)?;
+    confirm(given, found, job.tasks.len())?;
+    // the person may have taken his time
+    let job_id = waiting_job(&store, found)?.request.request_id;
+    let answers = open_or_make(&spool.requests, ANSWERS)
+        .map_err(|error| system(&spool.requests, ANSWERS, error))?;
+    let id = found.name.request_id();
+    let answer = Answer::new(id, given.success, given.message.clone(), Some(answerer()));
+    answer
+        .publish(&answers, &found.name)
+        .map_err(|fault| match fault.error {
+            Errno::EEXIST => Fault::Answered,
+            _ => Fault::Publish(fault),
+        })?;
+    wait_until_taken(&answers, &found.name)?;
+    outcome(&store, &job_id, &answer, found)
+}
+
+fn records(spool: &Spool) -> Result<Store, Fault> {
+    let responder = Responder::read(&spool.requests);
+    let state_dir = responder.and_then(|responder| responder.state_dir);
+    let state_dir = state_dir.ok_or_else(|| {
+        Fault::NoRecords(spool.requests.path_of(crate::spool::presence::RESPONDER))
+    })?;
+    Ok(Store::open(&state_dir)?)
+}
+
+/// The record of the job that answers the request, if it waits for a person.
+fn waiting_job(store: &Store, found: &Found) -> Result<Record, Fault> {
+    let id = found.name.request_id();
+    let job = store.read(id).ok().or_else(|| joined_job(store, id));
+    let Some(job) = job else {
+        let why = "it has not taken the request yet, or leaves it to another responder";
+        return Err(Fault::NotWaiting(why.to_owned()));
+    };
+    match job.reason() {
+        Some(Reason::WaitingForApproval) => Ok(job),
+        Some(reason) => Err(Fault::NotWaiting(format!("its job is {reason}"))),
+        None => Err(Fault::NotWaiting("its job has no state".to_owned())),
+    }
+}
+
+fn joined_job(store: &Store, id: &str) -> Option<Record> {
+    let mut found = None;
+    let _ = store.for_each(|_, record| {
+        if let Ok(record) = record
+            && record.joined.iter().any(|request| request.request_id == id)
+        {
+            found = Some(record);
+        }
+    });
+    found
+}
+
+/// The responder removes an answer that it has looked at.
+fn wait_until_taken(answers: &Directory, name: &FileName) -> Result<(), Fault> {
+    let end = Instant::now() + RESPONDER_TIME;
+    let is_there = || Answer::read(answers, name).is_ok();
+    while is_there() {
+        if Instant::now() >= end {
+            return match answers.remove(name.as_str()) {
+                Ok(()) => Err(Fault::NotTaken),
+                Err(_) => Ok(()),
+            };
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    Ok(())
+}
+
+/// What the responder made of the answer.
+fn outcome(store: &Store, job_id: &str, answer: &Answer, found: &Found) -> Result<String, Fault> {
+    let subject = subject(&found.request);
+    let job = store.read(job_id).ok();
+    let word = job.as_ref().and_then(|job| job.answer.as_ref());
+    match (job.as_ref(), word) {
+        (Some(job), Some(word)) if word.time == answer.timestamp => Ok(match word.success {
+            true if !job.tasks.is_empty() => format!("{subject}: approved, its tasks run now"),
+            true => format!("{subject}: answered with success"),
+            false => format!("{subject}: answered with failure"),
+        }),
+        _ => Err(Fault::NotWaiting("its job ended meanwhile".to_owned())),
+    }
+}
+
+fn subject(request: &Request) -> String {
+    format!(
+        "{} of {}",
+        request.action.as_str(),
+        one_line(&request.target_node)
+    )
+}
+
+/// Without a responder: claims the request and publishes the answer, as one would.
+fn answer_alone(given: &Given, spool: &Spool, found: &Found) -> Result<String, Fault> {
+    let requests = &spool.requests;
+    let refuse_if_watched = || {
+        if a_process_watches(requests) {
+            Err(Fault::Watched(requests.path_of("")))
+        } else {
+            Ok(())
+        }
+    };
+    refuse_if_watched()?;
+    confirm(given, found, 0)?;
+    let _lock = Lock::take(requests, LOCK)
+        .map_err(|error| system(requests, LOCK, error))?
+        .ok_or(Fault::ResponderStarts)?;
+    refuse_if_watched()?;
+    let claims = Claims::open(requests).map_err(|(name, error)| system(requests, name, error))?;
+    let request = claim(requests, &claims, &found.name)?;
+    let word = Word {
+        success: given.success,
+        by: Some(answerer()),
+        message: given.message.clone(),
+        time: now(),
+    };
+    let response = Response::to(&request, given.success, &word.to_string(), request.action);
+    response.publish(&spool.responses, &found.name)?;
+    claims
+        .release(&found.name)
+        .map_err(|error| system(&claims.claimed, found.name.as_str(), error))?;
+    let outcome = if given.success { "success" } else { "failure" };
+    Ok(format!("{}: answered with {outcome}", subject(&request)))
+}
+
+/// Claims the request, or takes over the claim of a responder that is gone.
+fn claim(requests: &Directory, claims: &Claims, name: &FileName) -> Result<Request, Fault> {
+    match claims.take(requests, name) {
+        Ok(Claimed::Ours | Claimed::Gone | Claimed::Again) => {}
+        Err(error) => return Err(system(requests, name.as_str(), error)),
+    }
+    let gone = |fault| match fault {
+        Fault::Request(RequestFault::File(crate::spool::file::FileFault::Missing)) => {
+            Fault::Withdrawn
+        }
+        fault => fault,
+    };
+    read(&claims.claimed, name).map_err(gone)
+}
