@@ -3,6 +3,7 @@
 
 #[path = "../agent/env.rs"]
 mod env;
+mod packaging;
 mod scene;
 mod spool;
 mod tasks;
