@@ -1,6 +1,7 @@
 //! The responder as systemd runs it: real processes, real files, real fence agents.
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
+mod approval;
 #[path = "../agent/env.rs"]
 mod env;
 mod packaging;
