@@ -21,6 +21,7 @@ mod tether;
 mod tools;
 mod wait;
 
+mod chain;
 mod cleanup;
 mod death;
 mod failure;
