@@ -35,7 +35,7 @@ nodes = ["compute-2"]
 name = "power off"
 agent = "fence_dummy"
 action = "off"
-parameters = { type = "fail", random_sleep_range = "1" }
+parameters = { type = "fail", power_timeout = "1" }
 retry_count = 2
 retry_interval = "100ms"
 
