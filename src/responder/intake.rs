@@ -165,7 +165,6 @@ impl Service {
                 );
             }
         };
-        self.metrics.requests += 1;
         match seat.answer_to(&name) {
             Err(ResponseFault::File(FileFault::System(_))) => return,
             Err(_) => {}
@@ -181,6 +180,7 @@ impl Service {
                 return;
             }
         }
+        self.metrics.requests += 1;
         let claim = Claim::new(name, request, written);
         tracing::info!(
             request = claim.request.request_id,

@@ -8,6 +8,7 @@ use super::service::Service;
 use crate::jobs::record::{Reason, Record, State};
 use crate::spool::name::FileName;
 use crate::spool::request::Request;
+use crate::spool::response::Response;
 use crate::spool::system::with_advice;
 use crate::text::one_line;
 
@@ -39,38 +40,52 @@ impl Service {
     }
 
     fn take_over(&mut self, seat: &Seat, record: Record, stuck: bool) {
-        let (claims, answered) = claims_of(seat, &record);
+        let (claims, answer) = claims_of(seat, &record);
         let rule = self
             .config
-            .rule_for(&record.request.target_node, record.request.action)
-            .cloned();
+            .rule_for(&record.request.target_node, record.request.action);
+        let rule = rule.cloned();
         let has_rule = rule.is_some();
         let mut job = Job::resume(record, claims, rule);
-        if let Some(verdict) = answered {
-            // the answer was given; only its record and the claims' removal were missing
-            for claim in &job.claims {
-                super::ending::release(&self.desk, claim, &verdict);
+        // the answer was given; its record, its other requests' answers, its claims were missing
+        if let Some(response) = answer {
+            let verdict = verdict_of(&response);
+            job.claims.retain(|claim| {
+                let is_answered = seat.answer_to(&claim.name).is_ok();
+                if is_answered {
+                    super::ending::release(&self.desk, claim, &verdict);
+                }
+                !is_answered
+            });
+            if job.claims.is_empty() {
+                return self.close(job, &verdict);
             }
-            self.close(job, &verdict);
-            return;
-        }
-        if job.claims.is_empty() {
+            job.verdict = Some(verdict);
+        } else if job.claims.is_empty() {
             let message = "the request was withdrawn while no responder ran";
             return self.close(job, &Verdict::new(Reason::Cancelled, message));
+        } else {
+            job.verdict = verdict_at_once(&job, stuck, has_rule);
         }
         tracing::info!(job = job.id(), node = one_line(job.node()), "resumed");
-        if stuck {
-            let message = "processes of its last attempt can't be killed";
-            job.verdict = Some(Verdict::new(Reason::TaskTimedOut, message));
-        } else if !has_rule {
-            job.verdict = Some(Verdict::new(Reason::NoRule, "no rule serves it any more"));
-        } else if job.last_claim().is_some_and(Claim::is_expired) {
-            let message = "expired while no responder ran";
-            job.verdict = Some(Verdict::new(Reason::Expired, message));
-        }
         self.metrics.requests += job.claims.len() as u64;
         self.admit(job);
     }
+}
+
+/// Why a job can't be gone on with.
+fn verdict_at_once(job: &Job, stuck: bool, has_rule: bool) -> Option<Verdict> {
+    let (reason, message) = if stuck {
+        let message = "processes of its last attempt can't be killed";
+        (Reason::TaskTimedOut, message)
+    } else if !has_rule {
+        (Reason::NoRule, "no rule serves it any more")
+    } else if job.last_claim().is_some_and(Claim::is_expired) {
+        (Reason::Expired, "expired while no responder ran")
+    } else {
+        return None;
+    };
+    Some(Verdict::new(reason, message))
 }
 
 /// Kills what is left of a job's processes; true if they can't be seen gone.
@@ -82,19 +97,17 @@ fn end_processes(record: &Record) -> bool {
     ended.filter(|is_gone| !is_gone).count() > 0
 }
 
-/// The job's claims that are still there, and how it ended if one of its requests has an answer.
-fn claims_of(seat: &Seat, record: &Record) -> (Vec<Claim>, Option<Verdict>) {
-    let (mut claims, mut verdict) = (Vec::new(), None);
-    for request in record.requests() {
-        let Ok(name) = request.file_name() else {
-            continue;
-        };
-        if let Ok(response) = seat.answer_to(&name) {
-            verdict = Some(verdict_of(&response));
-        }
+/// The job's claims that are still there, and the answer if one of its requests has one.
+fn claims_of(seat: &Seat, record: &Record) -> (Vec<Claim>, Option<Response>) {
+    let names = record
+        .requests()
+        .filter_map(|request| request.file_name().ok());
+    let (mut claims, mut answer) = (Vec::new(), None);
+    for name in names {
+        answer = answer.or_else(|| seat.answer_to(&name).ok());
         claims.extend(claim_on(seat, name));
     }
-    (claims, verdict)
+    (claims, answer)
 }
 
 fn claim_on(seat: &Seat, name: FileName) -> Option<Claim> {
@@ -102,7 +115,7 @@ fn claim_on(seat: &Seat, name: FileName) -> Option<Claim> {
     Some(Claim::new(name, request, written))
 }
 
-fn verdict_of(response: &crate::spool::response::Response) -> Verdict {
+fn verdict_of(response: &Response) -> Verdict {
     let reason = if response.success {
         Reason::Completed
     } else {

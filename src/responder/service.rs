@@ -155,17 +155,25 @@ impl Service {
     fn wait(&mut self, until: Instant) -> bool {
         let timeout = until.saturating_duration_since(Instant::now());
         let interrupts = [self.interrupt.as_fd(), self.heard.as_fd()];
-        let woken = match &self.watch {
+        let mut woken = match &self.watch {
             Some(watch) => watch.wait(timeout, &interrupts),
             None => Watch::default().wait(timeout, &interrupts),
         };
-        match woken {
-            Woken::TimedOut => false,
-            Woken::Interrupted => self.hear(),
-            Woken::Unknown => {
-                self.look_at_everything();
-                false
+        if woken == Woken::Interrupted {
+            if self.hear() {
+                return true;
             }
+            // jobs that end one after the other must not keep us from the spool's news
+            woken = self.watch.as_ref().map_or(Woken::TimedOut, Watch::events);
+        }
+        self.take_news(woken);
+        false
+    }
+
+    fn take_news(&mut self, woken: Woken) {
+        match woken {
+            Woken::TimedOut | Woken::Interrupted => {}
+            Woken::Unknown => self.look_at_everything(),
             Woken::Named(changes) => {
                 for change in changes {
                     match change.directory {
@@ -175,7 +183,6 @@ impl Service {
                         _ => {}
                     }
                 }
-                false
             }
         }
     }

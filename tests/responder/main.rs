@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
 mod approval;
+// the agent's tests use all of it
+#[allow(dead_code)]
 #[path = "../agent/env.rs"]
 mod env;
 mod packaging;

@@ -191,9 +191,11 @@ impl Scene {
 impl Drop for Scene {
     fn drop(&mut self) {
         if let Some(mut responder) = self.responder.take() {
-            // in order, so that no task outlives its scene
-            let _ = kill(pid_of(&responder), Signal::SIGTERM);
-            let _ = kill(pid_of(&responder), Signal::SIGTERM);
+            // in order, so that no task outlives its scene; the second signal cuts the grace short,
+            // and another one of the first kind could be taken for the same
+            for signal in [Signal::SIGTERM, Signal::SIGINT] {
+                let _ = kill(pid_of(&responder), signal);
+            }
             let _ = responder.wait();
         }
         if std::thread::panicking() {
