@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
 mod approval;
+mod crash;
 // the agent's tests use all of it
 #[allow(dead_code)]
 #[path = "../agent/env.rs"]
