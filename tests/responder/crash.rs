@@ -120,9 +120,14 @@ impl Crashes {
         let trigger = Trigger::new(&self.scene, stage, self.rounds % 3);
         self.spawn();
         trigger.wait();
+        if self.rounds % 4 == 0 {
+            self.withdraw_one();
+            // time for the responder to run it in spite of that
+            Trigger::new(&self.scene, Stage::TaskRunning, 12).wait();
+        }
         self.scene.crash();
         self.look_back();
-        if self.rounds % 5 == 0 {
+        if self.rounds % 4 == 2 {
             self.withdraw_one();
         }
         if self.rounds % 40 == 0 {
@@ -163,9 +168,11 @@ impl Crashes {
         id
     }
 
+    /// One whose tasks have not begun: those that run may end.
     fn withdraw_one(&mut self) {
-        let is_unanswered = |id: &&String| !self.answers.contains_key(*id);
-        let Some(id) = self.waiting.iter().find(is_unanswered).cloned() else {
+        let lines = lines(&self.scene);
+        let has_not_begun = |id: &&String| !lines.iter().any(|line| line.id == **id);
+        let Some(id) = self.waiting.iter().find(has_not_begun).cloned() else {
             return;
         };
         self.waiting.retain(|other| *other != id);
@@ -399,7 +406,7 @@ impl Trigger {
 
     /// Until it has happened; a responder that finds nothing to do is killed all the same.
     fn wait(mut self) {
-        let end = Instant::now() + Duration::from_secs(2);
+        let end = Instant::now() + Duration::from_secs(1);
         while Instant::now() < end {
             let mut descriptors = [PollFd::new(
                 std::os::fd::AsFd::as_fd(&self.inotify),
