@@ -75,7 +75,7 @@ fn answer(desk: &Desk, job: &Job, claim: &Claim, verdict: &Verdict) -> Result<()
         };
         let fault = match seat.publish(&response, &claim.name) {
             Ok(()) => return Ok(()),
-            Err(fault) if fault.error == Errno::EEXIST => {
+            Err(fault) if fault.error == Errno::EEXIST && is_there(&seat, claim) => {
                 return already_there(&seat, claim, verdict);
             }
             // it is there, and only a power cut could still take it away
@@ -90,6 +90,11 @@ fn answer(desk: &Desk, job: &Job, claim: &Claim, verdict: &Verdict) -> Result<()
         }
         desk.wait_until(next, || false);
     }
+}
+
+/// Whether anything has the answer's name; it could be the temporary name that is taken.
+fn is_there(seat: &Seat, claim: &Claim) -> bool {
+    !matches!(seat.answer_to(&claim.name), Err(fault) if fault.is_missing())
 }
 
 /// A file under the answer's name is never replaced, whether it counts or not.

@@ -236,14 +236,15 @@ impl Service {
             self.desk.save(&job.record);
             self.notify(&job);
         } else if job.verdict.is_none() {
-            let starts_now = self.running < self.config.max_jobs && !self.busy.contains(job.node());
             job.record.go_on(Reason::Queued, "");
             // one that starts now is recorded at once by its thread
+            let starts_now = self.running < self.config.max_jobs && !self.busy.contains(job.node());
             if !starts_now {
                 self.desk.save(&job.record);
             }
         }
         self.pending.push(job);
+        self.start_jobs();
     }
 
     /// Puts aside what is no request that counts.
