@@ -171,7 +171,9 @@ fn read_rule(table: Table<'_>, number: usize, defaults: Defaults) -> Rule {
         notify: read_command(&table, "notify").unwrap_or_default(),
         tasks: Vec::new(),
     };
-    for (number, task) in table.tables("task").into_iter().enumerate() {
+    let tasks = table.tables("task");
+    let is_bare = tasks.is_empty();
+    for (number, task) in tasks.into_iter().enumerate() {
         let (span, faults) = (task.span.clone(), task.faults);
         let Some(task) = read_task(task, number + 1, defaults) else {
             continue;
@@ -181,6 +183,11 @@ fn read_rule(table: Table<'_>, number: usize, defaults: Defaults) -> Rule {
             faults.add(&span, message);
         }
         rule.tasks.push(Arc::new(task));
+    }
+    if is_bare && rule.approval == Approval::Automatic {
+        let message = "a rule without a [[rule.task]] would call nodes fenced that nobody touched: \
+                       add one, or approval = \"manual\"";
+        table.faults.add(&table.span, message);
     }
     check(&rule, &table);
     table.finish();
@@ -222,13 +229,6 @@ fn read_actions(table: &Table<'_>) -> Vec<Action> {
 /// What each part may be, but together may not.
 fn check(rule: &Rule, table: &Table<'_>) {
     let complain = |message: String| table.faults.add(&table.span, message);
-    if rule.tasks.is_empty() && rule.approval == Approval::Automatic && !table.has("task") {
-        complain(
-            "a rule without a [[rule.task]] would call nodes fenced that nobody touched: add one, or \
-             approval = \"manual\""
-                .to_owned(),
-        );
-    }
     if rule.approval == Approval::Automatic && !rule.notify.is_empty() {
         complain("notify needs approval = \"manual\": else nothing waits for a person".to_owned());
     }
