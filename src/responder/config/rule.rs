@@ -1,6 +1,8 @@
 //! The rules of the configuration and their tasks, and what of them would be dangerous.
 
 use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,6 +16,9 @@ use crate::spool::request::Action;
 
 /// Where fence agents are installed, as Pacemaker has it.
 const AGENTS: &str = "/usr/sbin";
+
+/// The one agent that can't do the fencing.
+const THIS_AGENT: &str = "fence_recorder";
 
 const RETRY_COUNT: usize = 5;
 const RETRY_INTERVAL: Duration = Duration::from_secs(5);
@@ -358,21 +363,21 @@ fn agent_program(name: &str) -> Result<PathBuf, String> {
         ));
     }
     let program = Path::new(AGENTS).join(name);
-    let real = |path: &Path| std::fs::canonicalize(path).ok();
-    let is_this = real(&program).is_some_and(|program| {
-        Some(&program)
-            == std::env::current_exe()
-                .ok()
-                .and_then(|own| real(&own))
-                .as_ref()
-    });
-    if name == "fence_recorder" || is_this {
+    if name == THIS_AGENT || is_this_agent(&program) {
         return Err(
             "fence_recorder would ask itself: name the agent that does the fencing".to_owned(),
         );
     }
     is_executable(&program).map_err(|reason| format!("{reason}: install the agent"))?;
     Ok(program)
+}
+
+/// Whether the file is this very program, or leads to one of its name.
+fn is_this_agent(program: &Path) -> bool {
+    let identity = |path: &Path| fs::metadata(path).map(|file| (file.dev(), file.ino())).ok();
+    let own = std::env::current_exe().ok().and_then(|own| identity(&own));
+    let real = fs::canonicalize(program).unwrap_or_default();
+    real.ends_with(THIS_AGENT) || (own.is_some() && identity(program) == own)
 }
 
 /// An agent's parameters, from the three tables that can set one.
