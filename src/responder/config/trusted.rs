@@ -1,8 +1,10 @@
 //! Reads the configuration and secrets from files that nobody else could have changed.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
+use nix::errno::Errno;
+use nix::fcntl::{AtFlags, readlinkat};
+use nix::sys::stat::fstatat;
 use nix::unistd::geteuid;
 use thiserror::Error;
 
@@ -12,6 +14,9 @@ use crate::text::one_line;
 
 /// The most bytes of a configuration or secret file.
 const MAX_BYTES: usize = 1024 * 1024;
+
+/// As many links as the kernel follows itself.
+const MAX_LINKS: usize = 40;
 
 /// Who may read a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,10 +40,12 @@ pub struct TrustFault {
 enum Reason {
     #[error("is not an absolute path")]
     Relative,
-    #[error("can't be found: {0}")]
-    Missing(std::io::Error),
-    #[error("is in a directory that can't be trusted: {0}")]
+    #[error("is in a directory that can't be used: {0}")]
     Directory(DirectoryFault),
+    #[error("is in a directory that belongs to user {0}: chown it to root")]
+    DirectoryOwner(u32),
+    #[error("is a link of user {0}, who could turn it elsewhere: name its target")]
+    LinkOwner(u32),
     #[error("{0}")]
     File(FileFault),
     #[error("belongs to user {0}: chown it to root")]
@@ -53,7 +60,7 @@ enum Reason {
 
 /// The text of the file at `path`, if root or this process's user alone can have written it, here
 /// or in any directory on the way, and, if it is a secret, nobody else can read it. Links are
-/// followed first, so that what is checked is the file itself.
+/// followed, if nobody else can turn them.
 ///
 /// # Errors
 /// What of this is not so.
@@ -68,16 +75,10 @@ fn read(path: &Path, secrecy: Secrecy) -> Result<String, Reason> {
     if !path.is_absolute() {
         return Err(Reason::Relative);
     }
-    let real = fs::canonicalize(path).map_err(Reason::Missing)?;
-    let (Some(parent), Some(name)) = (real.parent(), real.file_name().and_then(|n| n.to_str()))
-    else {
-        return Err(Reason::File(FileFault::NotRegular));
-    };
-    let directory =
-        Directory::open(parent, Role::Responses, Trust::Checked).map_err(Reason::Directory)?;
-    let file = read_regular(&directory, name, MAX_BYTES, true).map_err(Reason::File)?;
+    let (directory, name) = find(path)?;
+    let file = read_regular(&directory, &name, MAX_BYTES, true).map_err(Reason::File)?;
     let (owner, mode) = (file.status.st_uid, file.status.st_mode & 0o7777);
-    if owner != 0 && owner != geteuid().as_raw() {
+    if !is_trusted(owner) {
         return Err(Reason::Owner(owner));
     }
     if mode & 0o022 != 0 {
@@ -87,4 +88,36 @@ fn read(path: &Path, secrecy: Secrecy) -> Result<String, Reason> {
         return Err(Reason::Readable(mode));
     }
     String::from_utf8(file.bytes).map_err(|_| Reason::Encoding)
+}
+
+/// The directory and name to which `path` leads. Whoever can turn a link on the way, or replace a
+/// file there, decides what is read, so that each directory and link is looked at.
+fn find(path: &Path) -> Result<(Directory, String), Reason> {
+    let mut path = path.to_owned();
+    for _ in 0..MAX_LINKS {
+        let (Some(parent), Some(name)) = (path.parent(), path.file_name().and_then(|n| n.to_str()))
+        else {
+            return Err(Reason::File(FileFault::NotRegular));
+        };
+        let directory =
+            Directory::open(parent, Role::Responses, Trust::Checked).map_err(Reason::Directory)?;
+        let owner = directory.status().st_uid;
+        if !is_trusted(owner) {
+            return Err(Reason::DirectoryOwner(owner));
+        }
+        let Ok(target) = readlinkat(&directory, name) else {
+            return Ok((directory, name.to_owned()));
+        };
+        let link = fstatat(&directory, name, AtFlags::AT_SYMLINK_NOFOLLOW);
+        match link.map(|link| link.st_uid) {
+            Ok(owner) if is_trusted(owner) => path = parent.join(target),
+            Ok(owner) => return Err(Reason::LinkOwner(owner)),
+            Err(error) => return Err(Reason::File(FileFault::System(error))),
+        }
+    }
+    Err(Reason::File(FileFault::System(Errno::ELOOP)))
+}
+
+fn is_trusted(user: u32) -> bool {
+    user == 0 || user == geteuid().as_raw()
 }
