@@ -326,6 +326,7 @@ impl Work<'_> {
         ) {
             (Some(message), 1) => message.to_owned(),
             (Some(message), count) => format!("{count} tasks completed: {message}"),
+            (None, 1) => "1 task completed".to_owned(),
             (None, count) => format!("{count} tasks completed"),
         }
     }
