@@ -5,13 +5,15 @@
 //! task's own, standard output is the pipe that says go.
 
 use std::ffi::OsString;
+use std::fs;
 use std::io::{self, Write};
+use std::os::fd::RawFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 
 use nix::errno::Errno;
 use nix::sys::signal::SigSet;
-use nix::unistd::{dup2_stdout, read};
+use nix::unistd::{close, dup2_stdout, read};
 
 /// The first argument that makes this program the gate.
 pub const WORD: &str = "responder-task-gate";
@@ -31,6 +33,7 @@ pub fn main(task: &[OsString]) -> ExitCode {
     // the responder's blocked signals are not the task's
     let _ = SigSet::empty().thread_set_mask();
     let _ = dup2_stdout(io::stderr());
+    close_the_rest();
     let error = Command::new(program).args(arguments).exec();
     let _ = writeln!(
         io::stderr(),
@@ -48,5 +51,21 @@ fn may_go() -> bool {
             Err(Errno::EINTR) => {}
             result => return result == Ok(1),
         }
+    }
+}
+
+/// Closes what the responder itself was started with and doesn't know of.
+fn close_the_rest() {
+    let Ok(entries) = fs::read_dir("/proc/self/fd") else {
+        return;
+    };
+    let numbers: Vec<RawFd> = entries
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .filter(|number| *number > 2)
+        .collect();
+    for number in numbers {
+        // the one of the listing is closed already
+        let _ = close(number);
     }
 }
