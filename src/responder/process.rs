@@ -340,26 +340,34 @@ impl Tail {
     }
 
     fn last_line(&self, secrets: &[String]) -> String {
+        // the cut may have gone through a secret: what is left of it can't be known again
+        let unsure = if self.is_cut {
+            secrets.iter().map(String::len).max().unwrap_or(0)
+        } else {
+            0
+        };
         let text = String::from_utf8_lossy(&self.bytes);
-        let text = text.trim_end();
-        let mut line = text.lines().last().unwrap_or_default().to_owned();
-        if self.is_cut && line.len() == text.len() {
-            // the cut may have gone through a secret: what is left of it can't be known again
-            let longest = secrets.iter().map(String::len).max().unwrap_or(0);
-            line = line.chars().skip(longest).collect();
-        }
-        one_line(&redacted(line.trim(), secrets))
+        let text: String = text.chars().skip(unsure).collect();
+        // before anything is trimmed: white space can be part of a secret
+        let text = redacted(&text, secrets);
+        let line = text.trim_end().lines().last().unwrap_or_default();
+        one_line(line.trim())
     }
 }
 
-/// `text` without any of the secrets.
+/// `text` without any of the secrets. An agent may have stripped white space from its input. Longer
+/// ones go first, so that no end is left of one that begins like another.
 #[must_use]
 pub fn redacted(text: &str, secrets: &[String]) -> String {
-    let mut text = text.to_owned();
-    for secret in secrets.iter().filter(|secret| !secret.is_empty()) {
-        text = text.replace(secret, "[secret]");
-    }
-    text
+    let mut forms: Vec<&str> = secrets
+        .iter()
+        .flat_map(|secret| [secret.as_str(), secret.trim()])
+        .filter(|form| !form.is_empty())
+        .collect();
+    forms.sort_unstable_by_key(|form| std::cmp::Reverse(form.len()));
+    forms
+        .into_iter()
+        .fold(text.to_owned(), |text, form| text.replace(form, "[secret]"))
 }
 
 /// What /proc says of a process (proc(5): stat).
