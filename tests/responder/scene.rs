@@ -35,6 +35,16 @@ impl Scene {
         scene
     }
 
+    /// The same with scripts for its tasks: name and body of each.
+    pub fn with_scripts(rules: &str, scripts: &[(&str, &str)]) -> Self {
+        let mut scene = Self::without_responder(rules);
+        for (name, body) in scripts {
+            scene.script(name, body);
+        }
+        scene.start();
+        scene
+    }
+
     /// Writes responder.toml. `DIR` in it is the scene's directory.
     pub fn configure(&self, rules: &str) {
         let directory = self.env.directory.path().display().to_string();
@@ -76,7 +86,27 @@ impl Scene {
 
     /// Starts a responder and waits until it serves.
     pub fn start(&mut self) {
-        let child = self.command().spawn().unwrap();
+        let command = self.command();
+        self.start_command(command);
+    }
+
+    /// Starts one through a shell's words, which end with `exec "$@"`.
+    pub fn start_through(&mut self, words: &str) {
+        let responder = self.command();
+        let log = File::options().append(true).open(self.path("log.txt"));
+        let mut shell = self.env.command("/bin/sh");
+        shell
+            .args(["-c", words, "sh"])
+            .arg(responder.get_program())
+            .args(responder.get_args())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log.unwrap());
+        self.start_command(shell);
+    }
+
+    fn start_command(&mut self, mut command: Command) {
+        let child = command.spawn().unwrap();
         let pid = child.id();
         self.responder = Some(child);
         wait_for("the responder to serve", || {
@@ -177,6 +207,37 @@ impl Scene {
         })
     }
 
+    /// A request for `node` seen through to its end: the answer and the record.
+    pub fn run(&self, action: &str, node: &str) -> (Value, Value) {
+        let id = self.request(action, node, 30.0);
+        let answer = self.answer(node, &id);
+        (answer, self.ended_job(&id))
+    }
+
+    /// Takes a claimed request back, as its agent does.
+    pub fn withdraw(&self, node: &str, id: &str) {
+        let claim = self.path(&format!("requests/.claimed/{node}-{id}.json"));
+        wait_for("the claim", || claim.exists().then_some(()));
+        fs::remove_file(claim).unwrap();
+    }
+
+    /// What is in a file; nothing if it isn't there.
+    pub fn text(&self, name: &str) -> String {
+        fs::read_to_string(self.path(name)).unwrap_or_default()
+    }
+
+    /// Makes an empty file.
+    pub fn touch(&self, name: &str) {
+        fs::write(self.path(name), "").unwrap();
+    }
+
+    /// Waits for a file to be there, and not empty.
+    pub fn wait_for_file(&self, name: &str) -> String {
+        wait_for(name, || {
+            Some(self.text(name)).filter(|text| !text.is_empty())
+        })
+    }
+
     /// Waits until nothing is pending or claimed.
     pub fn until_all_is_done(&self) {
         wait_for("the spool to be empty", || {
@@ -206,6 +267,11 @@ impl Drop for Scene {
 
 fn pid_of(child: &Child) -> Pid {
     Pid::from_raw(child.id().try_into().unwrap())
+}
+
+/// A rule for all nodes with one task.
+pub fn rule(task: &str) -> String {
+    format!("[[rule]]\nnodes = [\"*\"]\n[[rule.task]]\n{task}\n")
 }
 
 /// The reason of a job's Processing condition.

@@ -1,0 +1,548 @@
+//! `--check-config`: every fault with its place, and what a good configuration is told back as.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, chown, symlink};
+use std::path::PathBuf;
+use std::process::Stdio;
+
+use nix::sys::stat::Mode;
+use nix::unistd::mkfifo;
+
+use crate::env::{AGENT, Ended};
+use crate::scene::{Scene, rule, uuid};
+
+const EXEC: &str = "exec = [\"/bin/true\"]";
+const AGENT_TASK: &str = "agent = \"fence_dummy\"";
+
+/// What `--check-config` says of this text, and its path.
+fn check(text: &str) -> (Ended, String) {
+    let scene = Scene::without_responder("");
+    fs::write(scene.path("responder.toml"), text).unwrap();
+    let path = scene.path("responder.toml").display().to_string();
+    (scene.check(), path)
+}
+
+/// The text without its marks, and the line and column of each.
+fn unmarked(marked: &str) -> (String, Vec<(usize, usize)>) {
+    let (mut text, mut places) = (String::new(), Vec::new());
+    for c in marked.chars() {
+        if c == '»' {
+            let line = text.rsplit('\n').next().unwrap();
+            places.push((text.matches('\n').count() + 1, line.chars().count() + 1));
+        } else {
+            text.push(c);
+        }
+    }
+    (text, places)
+}
+
+/// Expects a fault at each `»` in the text, in this order and with these words, and no other.
+#[track_caller]
+fn is_refused(marked: &str, faults: &[&str]) {
+    let (text, places) = unmarked(marked);
+    let (said, path) = check(&text);
+    assert_eq!(said.code, Some(1), "{text}\n{said:?}");
+    assert_eq!(said.stdout, "");
+    let lines: Vec<_> = said.stderr.lines().collect();
+    assert_eq!(lines.len(), faults.len(), "{text}\n{}", said.stderr);
+    for ((said, words), (line, column)) in lines.iter().zip(faults).zip(places) {
+        let said = said.strip_prefix("fence_recorder: ").unwrap_or(said);
+        let place = format!("{path}:{line}:{column}: ");
+        assert!(said.starts_with(&place), "{place} in {said}\n{text}");
+        assert!(said.contains(words), "{words} in {said}\n{text}");
+    }
+}
+
+#[track_caller]
+fn is_accepted(text: &str) -> String {
+    let (said, _) = check(text);
+    assert_eq!((said.code, &*said.stderr), (Some(0), ""), "{text}");
+    said.stdout
+}
+
+fn in_rule(line: &str) -> String {
+    let nodes = if line.starts_with("nodes") {
+        ""
+    } else {
+        "nodes = [\"*\"]\n"
+    };
+    format!("[[rule]]\n{nodes}{line}\n[[rule.task]]\n{EXEC}\n")
+}
+
+fn with_agent(lines: &str) -> String {
+    rule(&format!("{AGENT_TASK}\n{lines}"))
+}
+
+#[test]
+fn a_wrong_value_at_the_top_is_refused_where_it_stands() {
+    let cases = [
+        ("max_jobs = »0", "from 1 to 1024"),
+        ("max_jobs = »1025", "from 1 to 1024"),
+        ("max_jobs = »\"4\"", "max_jobs must be a whole number"),
+        ("max_jobs = »4.5", "max_jobs must be a whole number"),
+        ("unmatched = »\"drop\"", "refuse, ignore, not \"drop\""),
+        ("keep_jobs = »\"soon\"", "keep_jobs must be a duration"),
+        ("stop_grace = »30", "stop_grace must be a duration"),
+        ("stop_grace = »\"61m\"", "to 3600 s"),
+        ("request_dir = »\"requests\"", "request_dir must be an abs"),
+        ("response_dir = »\"\"", "response_dir must be an absolute"),
+        ("state_dir = »5", "state_dir must be a string"),
+        ("log_dir = »\"./log\"", "log_dir must be an absolute path"),
+        ("metrics_file = »\"m.prom\"", "metrics_file must be an abs"),
+        ("defaults = »5", "defaults must be a table"),
+        ("[defaults]\nretry_count = »0", "from 1 to 100"),
+        ("[defaults]\nretry_interval = »\"-1s\"", "a duration"),
+        ("[defaults]\ntimeout = »\"0s\"", "a duration"),
+        ("[defaults]\ntimeout = »\"25h\"", "to 86400 s"),
+    ];
+    for (line, words) in cases {
+        is_refused(&format!("{line}\n{}", rule(EXEC)), &[words]);
+    }
+}
+
+#[test]
+fn a_wrong_value_of_a_rule_is_refused_where_it_stands() {
+    let cases = [
+        ("nodes = »[]", "at least one"),
+        ("nodes = »\"n1\"", "nodes must be a list of strings"),
+        ("nodes = [\"n1\", »5]", "nodes must be a list of strings"),
+        ("nodes = [\"n1\", »\"a[\"]", "a["),
+        ("name = »5", "name must be a string"),
+        ("actions = [\"off\", »\"cycle\"]", "not \"cycle\""),
+        ("actions = »[]", "at least one"),
+        ("performs = »\"down\"", "off, on, reboot, not \"down\""),
+        ("approval = »\"maybe\"", "automatic, manual, not \"maybe\""),
+        (
+            "approval = \"manual\"\nnotify = [»\"page\"]",
+            "not an absolute path",
+        ),
+        (
+            "approval = \"manual\"\nnotify = [\"/bin/true\", »\"{who}\"]",
+            "{who} is unknown",
+        ),
+    ];
+    for (line, words) in cases {
+        is_refused(&in_rule(line), &[words]);
+    }
+}
+
+#[test]
+fn a_wrong_value_of_a_task_is_refused_where_it_stands() {
+    let cases = [
+        ("exec = »\"/bin/true\"", "exec must be a list of strings"),
+        ("exec = »[]", "at least one"),
+        ("exec = [»\"true\"]", "true is not an absolute path"),
+        ("exec = [»\"/bin/no_such\"]", "/bin/no_such is not there"),
+        ("exec = [»\"/bin\"]", "is not there, or no file"),
+        ("exec = [»\"/etc/passwd\"]", "/etc/passwd can't be executed"),
+        ("exec = [\"/bin/true\", »\"{nodes}\"]", "{nodes} is unknown"),
+        ("exec = [\"/bin/true\", »\"{node\"]", "a single {"),
+        ("exec = [\"/bin/true\", »\"node}\"]", "a single }"),
+        ("exec = [\"/bin/true\", »\"a\\nb\"]", "line breaks"),
+        ("agent = »\"ipmilan\"", "no name of a fence agent"),
+        ("agent = »\"../sbin/fence_dummy\"", "no name of a fence"),
+        ("agent = »\"fence_dummy/\"", "no name of a fence agent"),
+        ("agent = »\"fence_not_there\"", "install the agent"),
+        ("agent = »\"fence_recorder\"", "would ask itself"),
+        ("name = »5\nexec = [\"/bin/true\"]", "name must be a string"),
+        ("exec = [\"/bin/true\"]\ntimeout = »1", "timeout must be a"),
+    ];
+    for (lines, words) in cases {
+        is_refused(&rule(lines), &[words]);
+    }
+}
+
+#[test]
+fn a_wrong_parameter_is_refused_where_it_stands() {
+    let cases = [
+        ("action = »\"list\"", "off, on, reboot, status, monitor"),
+        ("parameters = »5", "parameters must be a table"),
+        ("parameters = { ip = »true }", "a string or a whole number"),
+        ("parameters = { ip = »0x10 }", "a string or a whole number"),
+        ("parameters = { »\"a b\" = 1 }", "\"a b\" is no name"),
+        ("parameters = { »\"a=b\" = 1 }", "\"a=b\" is no name"),
+        ("parameters = { »action = \"on\" }", "set by the responder"),
+        ("parameters = { »option = \"on\" }", "set by the responder"),
+        ("parameters = { »nodename = \"x\" }", "set by the responder"),
+        ("parameters = { ip = »\"bmc-{host}\" }", "{host} is unknown"),
+        ("parameters = { ip = »\"a\\nb=c\" }", "line breaks"),
+        ("secret_files = { p = »\"secrets/x\" }", "absolute path"),
+        ("secret_files = { p = »\"/s/{user}\" }", "{user} is unknown"),
+        ("node_parameters.ip = »\"x\"", "a table of node = value"),
+        ("node_parameters.ip = { n1 = »1.5 }", "a string or a whole"),
+        ("node_parameters.ip = { n1 = »\"{x}\" }", "{x} is unknown"),
+    ];
+    for (line, words) in cases {
+        is_refused(&with_agent(line), &[words]);
+    }
+}
+
+#[test]
+fn unknown_keys_are_refused_at_every_level() {
+    is_refused(
+        "»max_job = 4\n[defaults]\n»retries = 5\n[[rule]]\nnodes = [\"*\"]\n»node = 1\n\
+         [[rule.task]]\nexec = [\"/bin/true\"]\n»action = \"off\"\n\
+         [[rule.task]]\nagent = \"fence_dummy\"\n»parameter = 1\n[»other]\nx = 1\n",
+        &[
+            "unknown key \"max_job\"",
+            "unknown key \"retries\"",
+            "unknown key \"node\"",
+            "unknown key \"action\"",
+            "unknown key \"parameter\": here are known action, agent",
+            "unknown key \"other\"",
+        ],
+    );
+}
+
+#[test]
+fn faults_of_syntax_are_reported_beside_those_of_content() {
+    is_refused(
+        &format!(
+            "max_jobs = 4\n»max_jobs = 5\nunmatched = »\"x\"\n{}",
+            rule(EXEC)
+        ),
+        &["duplicate key", "unmatched is one of"],
+    );
+    let (said, path) = check("max_jobs = \n[[rule]\n");
+    assert_eq!(said.code, Some(1));
+    let lines: Vec<_> = said.stderr.lines().collect();
+    let of = |line: &str| {
+        lines
+            .iter()
+            .any(|said| said.contains(&format!("{path}:{line}:")))
+    };
+    assert!(of("1") && of("2"), "{said:?}");
+}
+
+#[test]
+fn a_column_counts_characters() {
+    let text = "nodes = [\"ü\", \"日本\", »\"a[\"]";
+    is_refused(&in_rule(text), &["a["]);
+}
+
+#[test]
+fn an_empty_configuration_answers_nothing_and_is_refused() {
+    is_refused("»", &["there is no [[rule]]"]);
+    is_refused("»rule = []\n", &["there is no [[rule]]"]);
+}
+
+#[test]
+fn the_directories_of_the_spool_must_differ() {
+    let text = format!(
+        "»request_dir = \"/s\"\nresponse_dir = \"/s\"\n{}",
+        rule(EXEC)
+    );
+    is_refused(&text, &["are one directory"]);
+}
+
+#[test]
+fn a_rule_needs_nodes() {
+    let text = format!("»[[rule]]\n[[rule.task]]\n{EXEC}\n");
+    is_refused(&text, &["a rule needs nodes"]);
+}
+
+#[test]
+fn a_rule_without_tasks_is_refused_unless_a_person_answers() {
+    for lines in ["", "task = []\n"] {
+        let text = format!("[[rule]]\nnodes = [\"*\"]\n{lines}");
+        is_refused(&format!("»{text}"), &["that nobody touched"]);
+        is_accepted(&format!("{text}approval = \"manual\"\n"));
+    }
+}
+
+#[test]
+fn a_task_is_either_an_agent_or_a_command() {
+    let both = format!("{EXEC}\n{AGENT_TASK}");
+    for task in [both.as_str(), "name = \"x\""] {
+        let text = rule(task).replace("[[rule.task]]", "»[[rule.task]]");
+        is_refused(&text, &["either agent or exec"]);
+    }
+}
+
+#[test]
+fn names_of_rules_and_tasks_are_taken_once() {
+    let named = in_rule("name = \"a\"");
+    is_refused(&format!("{named}»{named}"), &["named \"a\" already"]);
+    let task = format!("[[rule.task]]\nname = \"t\"\n{EXEC}\n");
+    let text = format!("[[rule]]\nnodes = [\"*\"]\n{task}»{task}");
+    is_refused(&text, &["named \"t\" already"]);
+}
+
+#[test]
+fn a_parameter_is_set_in_one_place() {
+    let cases = [
+        "parameters = { ip-addr = 1, »ip_addr = 2 }",
+        "parameters = { password = 1 }\nsecret_files = { »password = \"/x\" }",
+        "parameters = { ip_port = 1 }\nnode_parameters.»ip-port = { n1 = 2 }",
+        "secret_files = { a-b-c = \"/x\" }\nnode_parameters.»a_b-c = { n1 = 2 }",
+    ];
+    for lines in cases {
+        is_refused(&with_agent(lines), &["is set in two places"]);
+    }
+    let thrice = "parameters = { a-b = 1 }\nsecret_files = { »a_b = \"/x\" }\n\
+                  node_parameters.»a_b = { n1 = 2 }";
+    is_refused(&with_agent(thrice), &["a_b is set in two"; 2]);
+}
+
+#[test]
+fn two_supplies_are_never_rebooted_one_after_the_other() {
+    let tasks = |actions: &[&str]| -> String {
+        let task = |action: &&str| format!("[[rule.task]]\n{AGENT_TASK}\n{action}\n");
+        actions.iter().map(task).collect()
+    };
+    let (none, reboot) = ("", "action = \"reboot\"");
+    for two in [[none, none], [none, reboot], [reboot, reboot]] {
+        let text = format!("»[[rule]]\nnodes = [\"*\"]\n{}", tasks(&two));
+        is_refused(&text, &["off, off, on, on"]);
+    }
+    let (off, on) = ("action = \"off\"", "action = \"on\"");
+    let cycle = tasks(&[off, off, on, on]);
+    is_accepted(&format!("[[rule]]\nnodes = [\"*\"]\n{cycle}"));
+    let two = tasks(&[none, none]);
+    is_accepted(&format!(
+        "[[rule]]\nnodes = [\"*\"]\nactions = [\"off\"]\n{two}"
+    ));
+}
+
+#[test]
+fn what_a_rule_performs_must_answer_what_is_asked() {
+    let cases = [
+        ("actions = [\"off\", \"on\"]\nperforms = \"off\"", "to on"),
+        ("performs = \"on\"", "no answer to off or reboot"),
+        ("notify = [\"/bin/true\"]", "notify needs approval"),
+    ];
+    for (lines, words) in cases {
+        is_refused(&format!("»{}", in_rule(lines)), &[words]);
+    }
+}
+
+/// A name in /usr/sbin that is gone after the test.
+struct Installed(PathBuf);
+
+impl Installed {
+    fn new() -> Self {
+        Self(format!("/usr/sbin/fence_recorder_test_{}", uuid()).into())
+    }
+
+    fn name(&self) -> &str {
+        self.0.file_name().unwrap().to_str().unwrap()
+    }
+}
+
+impl Drop for Installed {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+#[test]
+fn this_agent_is_refused_under_any_name() {
+    let (link, hard) = (Installed::new(), Installed::new());
+    symlink(AGENT, &link.0).unwrap();
+    // on another file system there is no such name
+    let has_hard = fs::hard_link(AGENT, &hard.0).is_ok();
+    let names = [Some(link.name()), has_hard.then(|| hard.name())];
+    for name in names.into_iter().flatten() {
+        is_refused(
+            &rule(&format!("agent = »\"{name}\"")),
+            &["would ask itself"],
+        );
+    }
+}
+
+#[test]
+fn a_link_to_an_installed_copy_of_this_agent_is_refused() {
+    let scene = Scene::without_responder("");
+    scene.script("fence_recorder", "true");
+    let link = Installed::new();
+    symlink(scene.path("fence_recorder"), &link.0).unwrap();
+    let text = rule(&format!("agent = »\"{}\"", link.name()));
+    is_refused(&text, &["would ask itself"]);
+}
+
+/// Expects the scene's configuration to be refused for the file itself.
+#[track_caller]
+fn file_is_refused(scene: &Scene, words: &[&str]) {
+    scene.check().failed_with(words);
+}
+
+#[test]
+fn a_configuration_that_others_can_write_is_refused() {
+    let scene = Scene::without_responder(&rule(EXEC));
+    for mode in [0o664, 0o646, 0o666] {
+        scene.env.chmod("responder.toml", mode);
+        file_is_refused(&scene, &["responder.toml is writable by others", "chmod"]);
+    }
+    scene.env.chmod("responder.toml", 0o644);
+    assert_eq!(scene.check().code, Some(0));
+}
+
+#[test]
+fn a_configuration_of_another_user_is_refused() {
+    let scene = Scene::without_responder(&rule(EXEC));
+    chown(scene.path("responder.toml"), Some(65534), None).unwrap();
+    file_is_refused(&scene, &["belongs to user 65534"]);
+}
+
+#[test]
+fn a_configuration_in_a_directory_that_others_control_is_refused() {
+    let scene = Scene::without_responder(&rule(EXEC));
+    for mode in [0o777, 0o775, 0o1777] {
+        scene.env.chmod("", mode);
+        file_is_refused(&scene, &["is writable by others"]);
+    }
+    scene.env.chmod("", 0o755);
+    assert_eq!(scene.check().code, Some(0));
+    chown(scene.path(""), Some(65534), None).unwrap();
+    file_is_refused(&scene, &["belongs to user 65534"]);
+}
+
+#[test]
+fn a_link_to_the_configuration_is_followed_only_where_nobody_else_can_turn_it() {
+    let scene = Scene::without_responder(&rule(EXEC));
+    fs::create_dir(scene.path("real")).unwrap();
+    fs::create_dir(scene.path("open")).unwrap();
+    fs::rename(scene.path("responder.toml"), scene.path("real/r.toml")).unwrap();
+    symlink("real/r.toml", scene.path("responder.toml")).unwrap();
+    assert_eq!(scene.check().code, Some(0), "{:?}", scene.check());
+    std::os::unix::fs::lchown(scene.path("responder.toml"), Some(65534), None).unwrap();
+    file_is_refused(&scene, &["link of user 65534"]);
+    fs::remove_file(scene.path("responder.toml")).unwrap();
+    symlink("open/r.toml", scene.path("responder.toml")).unwrap();
+    symlink("../real/r.toml", scene.path("open/r.toml")).unwrap();
+    assert_eq!(scene.check().code, Some(0), "{:?}", scene.check());
+    scene.env.chmod("open", 0o777);
+    file_is_refused(&scene, &["open is writable by others"]);
+}
+
+#[test]
+fn what_is_no_readable_text_file_is_refused_and_never_waited_for() {
+    let scene = Scene::without_responder("");
+    let path = scene.path("responder.toml");
+    fs::remove_file(&path).unwrap();
+    file_is_refused(&scene, &["responder.toml", "is not there"]);
+    symlink("responder.toml", &path).unwrap();
+    file_is_refused(&scene, &["responder.toml", "symbolic links"]);
+    fs::remove_file(&path).unwrap();
+    mkfifo(&path, Mode::from_bits_truncate(0o600)).unwrap();
+    file_is_refused(&scene, &["is not a regular file"]);
+    fs::remove_file(&path).unwrap();
+    fs::create_dir(&path).unwrap();
+    file_is_refused(&scene, &["is not a regular file"]);
+    fs::remove_dir(&path).unwrap();
+    fs::write(&path, vec![b'#'; 1024 * 1024 + 1]).unwrap();
+    file_is_refused(&scene, &["is larger than 1048576 bytes"]);
+    fs::write(&path, b"# \xff\n").unwrap();
+    file_is_refused(&scene, &["is not UTF-8"]);
+}
+
+#[test]
+fn a_faulty_configuration_starts_no_responder() {
+    let scene = Scene::without_responder("max_jobs = 0\n");
+    let mut command = scene.command();
+    let output = command.stderr(Stdio::piped()).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(said, scene.check().stderr);
+    assert!(!scene.path("state").exists());
+}
+
+const WHOLE: &str = r#"request_dir = "/s/requests"
+response_dir = "/s/responses"
+state_dir = "/s/state"
+log_dir = "/s/log"
+metrics_file = "/s/m.prom"
+max_jobs = 8
+unmatched = "ignore"
+keep_jobs = "7d"
+stop_grace = "1m 30s"
+[defaults]
+retry_count = 2
+retry_interval = "3s"
+timeout = "10s"
+[[rule]]
+name = "compute nodes"
+nodes = ["compute-*", "n{1,2}"]
+performs = "off"
+[[rule.task]]
+name = "detach storage"
+exec = ["/bin/true", "{node}", "two words", ""]
+timeout = "500ms"
+[[rule.task]]
+agent = "fence_dummy"
+action = "off"
+parameters = { ip = "bmc-{node}", port = 6_230, brace = "{{x}}" }
+secret_files = { password = "/secrets/{node}" }
+node_parameters.ip-port = { n1 = "6233", n2 = "6234" }
+retry_count = 3
+"#;
+
+const WHOLE_TOLD: &str = r#"request_dir   /s/requests
+response_dir  /s/responses
+state_dir     /s/state
+log_dir       /s/log
+metrics_file  /s/m.prom
+max_jobs      8
+unmatched     ignore
+keep_jobs     604800 s
+stop_grace    90 s
+
+rule "compute nodes"
+  off, reboot of compute-*, n{1,2}
+  performs off
+  1. "detach storage": /bin/true {node} "two words" "", attempts 2, 3 s apart, 0.5 s each
+  2. "task 2": /usr/sbin/fence_dummy action=off brace={{x}} ip=bmc-{node} ip_port=(n1: 6233, n2: 6234) password=(secret in /secrets/{node}) port=6230, attempts 3, 3 s apart, 10 s each
+  at most 40 s with every attempt at its timeout: for all of it set response_timeout=45, pcmk_reboot_timeout=65, pcmk_off_timeout=65 and stonith-timeout=65 or more
+"#;
+
+#[test]
+fn a_good_configuration_is_told_back_with_the_timeouts_it_needs() {
+    assert_eq!(is_accepted(WHOLE), WHOLE_TOLD);
+}
+
+#[test]
+fn a_minimal_configuration_is_told_back_with_its_defaults() {
+    let told = is_accepted(&rule(EXEC));
+    for line in [
+        "request_dir   /run/fence_recorder/requests\n",
+        "state_dir     /var/lib/fence_recorder\n",
+        "max_jobs      64\n",
+        "unmatched     refuse\n",
+        "keep_jobs     2592000 s\n",
+        "stop_grace    30 s\n",
+        "  off, reboot of *\n",
+        "  1. \"task 1\": /bin/true, attempts 5, 5 s apart, 60 s each\n",
+    ] {
+        assert!(told.contains(line), "{line}\n{told}");
+    }
+}
+
+#[test]
+fn a_rule_that_waits_for_a_person_says_which_timeouts_a_person_needs() {
+    let manual = "[[rule]]\nnodes = [\"*\"]\napproval = \"manual\"\n";
+    let told = is_accepted(&format!("{manual}notify = [\"/bin/true\", \"{{node}}\"]\n"));
+    for words in [
+        "waits for a person: fence_recorder answer NODE --success or --failure",
+        "notifies with /bin/true {node}",
+        "more than the default 55 s",
+        "response_timeout=605, pcmk_reboot_timeout=625, pcmk_off_timeout=625 and stonith-timeout=625",
+    ] {
+        assert!(told.contains(words), "{words}\n{told}");
+    }
+    let task = format!("[[rule.task]]\n{EXEC}\ntimeout = \"20s\"\nretry_count = 1\n");
+    let told = is_accepted(&format!("{manual}{task}"));
+    assert!(
+        told.contains("and the tasks' 20 s set response_timeout=625"),
+        "{told}"
+    );
+}
+
+#[test]
+fn a_secret_is_not_even_read_by_a_check() {
+    let scene = Scene::without_responder(&with_agent("secret_files = { p = \"DIR/none\" }"));
+    let told = scene.check();
+    assert_eq!(told.code, Some(0), "{told:?}");
+    fs::write(scene.path("none"), "hunter2\n").unwrap();
+    fs::set_permissions(scene.path("none"), fs::Permissions::from_mode(0o600)).unwrap();
+    assert_eq!(scene.check(), told);
+}
