@@ -262,6 +262,9 @@ impl Record {
         self.set(Kind::Processing, Truth::False, reason, message);
         self.set(Kind::FenceAgentActionSucceeded, tasks, reason, message);
         self.set(Kind::Succeeded, answered, reason, message);
+        for task in &mut self.tasks {
+            task.end();
+        }
         self.completion_time = Some(now());
     }
 
@@ -329,6 +332,13 @@ impl TaskRecord {
             message: None,
             attempts: Vec::new(),
         }
+    }
+
+    /// Nothing follows its last attempt, if it had one: that was its end.
+    fn end(&mut self) {
+        let last = self.attempts.last();
+        let ended = last.map(|last| last.completion_time.clone().unwrap_or_else(now));
+        self.completion_time = self.completion_time.take().or(ended);
     }
 
     /// How many of its attempts were its own.
