@@ -72,7 +72,7 @@ pub struct Service {
     pub complaints: HashMap<&'static str, String>,
     watch: Option<Watch>,
     is_looking: bool,
-    pruned: (Instant, u64),
+    pruned: Option<(Instant, u64)>,
     written: Option<Metrics>,
 }
 
@@ -103,7 +103,7 @@ impl Service {
             complaints: HashMap::new(),
             watch: None,
             is_looking: false,
-            pruned: (Instant::now(), 0),
+            pruned: None,
             written: None,
         }
     }
@@ -451,13 +451,14 @@ impl Service {
     }
 
     fn prune(&mut self) {
-        let ended = self.metrics.ended.values().sum();
-        let (last, ended_then) = self.pruned;
-        let is_due = last.elapsed() >= PRUNE || ended - ended_then >= PRUNE_JOBS;
+        let ended: u64 = self.metrics.ended.values().sum();
+        let is_due = self.pruned.is_none_or(|(last, ended_then)| {
+            last.elapsed() >= PRUNE || ended - ended_then >= PRUNE_JOBS
+        });
         if !is_due {
             return;
         }
-        self.pruned = (Instant::now(), ended);
+        self.pruned = Some((Instant::now(), ended));
         let mut active: HashSet<String> =
             self.pending.jobs().map(|job| job.id().to_owned()).collect();
         let ids = self
