@@ -163,6 +163,7 @@ impl Work<'_> {
             }
         };
         let record = &mut self.job.record.tasks[number];
+        let before = record.clone();
         let time = now();
         record.state = State::Running;
         record.start_time.get_or_insert_with(|| time.clone());
@@ -177,7 +178,7 @@ impl Work<'_> {
         // what isn't known to be running must not run: after a crash nobody could end it
         if !self.desk.save(&self.job.record) {
             waiting.dismiss();
-            self.job.record.tasks[number].attempts.pop();
+            self.job.record.tasks[number] = before;
             return Some(self.not_started(
                 number,
                 "its record can't be written: see the responder's log",
@@ -188,8 +189,7 @@ impl Work<'_> {
             .is_none_or(|latest| Instant::now() >= latest);
         if self.drop_withdrawn() == 0 || is_late || self.desk.is_stopping() {
             waiting.dismiss();
-            self.job.record.tasks[number].attempts.pop();
-            self.job.record.tasks[number].state = State::Pending;
+            self.job.record.tasks[number] = before;
             return None;
         }
         Some(self.see_through(task, number, prepared, waiting))
