@@ -10,6 +10,7 @@ mod crash;
 #[path = "../agent/env.rs"]
 mod env;
 mod packaging;
+mod records;
 mod scene;
 mod spool;
 mod tasks;
