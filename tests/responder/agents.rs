@@ -161,7 +161,8 @@ fn a_secret_is_seen_nowhere_but_by_its_agent() {
         "{check:?}"
     );
     assert_eq!(scene.stop(), Some(0));
-    assert!(scene.log().contains("[secret]") && scene.path("responder.prom").exists());
+    scene.wait_for_log(&["WARN", "login with [secret]"]);
+    assert!(scene.path("responder.prom").exists());
     let mut found = Vec::new();
     files_with_secret(&scene.path(""), &mut found);
     assert_eq!(found, Vec::<PathBuf>::new());
