@@ -62,11 +62,11 @@ impl Place {
     fn responder(&self) -> Child {
         let file = self.disk.path().join("responder.toml");
         let text = format!(
-            "request_dir = {:?}\nresponse_dir = {:?}\nstate_dir = {:?}\nlog_dir = {:?}\n{CONFIGURATION}",
-            self.path("requests"),
-            self.path("responses"),
-            self.disk.path().join("state"),
-            self.disk.path().join("log"),
+            "request_dir = \"{}\"\nresponse_dir = \"{}\"\nstate_dir = \"{}\"\nlog_dir = \"{}\"\n{CONFIGURATION}",
+            self.path("requests").display(),
+            self.path("responses").display(),
+            self.disk.path().join("state").display(),
+            self.disk.path().join("log").display(),
         );
         fs::write(&file, text).unwrap();
         let child = Command::new(PROGRAM)
