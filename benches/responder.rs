@@ -116,7 +116,7 @@ fn write_request(requests: &Path, number: usize) -> String {
         "target_node": format!("node-{number}"),
         "recorder_node": "bench",
         "timeout_seconds": 120,
-        "deadline": (now + jiff::SignedDuration::from_secs(120)).to_string(),
+        "deadline": (now + jiff::SignedDuration::from_mins(2)).to_string(),
     });
     let name = format!("node-{number}-{id}.json");
     fs::write(requests.join(format!(".{name}.tmp")), request.to_string()).unwrap();
@@ -124,7 +124,7 @@ fn write_request(requests: &Path, number: usize) -> String {
 }
 
 fn wait_until(is_so: impl Fn() -> bool) {
-    let end = Instant::now() + Duration::from_secs(120);
+    let end = Instant::now() + Duration::from_mins(2);
     while !is_so() {
         assert!(Instant::now() < end, "waited in vain");
         std::thread::sleep(Duration::from_millis(2));

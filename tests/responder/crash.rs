@@ -120,7 +120,7 @@ impl Crashes {
         let trigger = Trigger::new(&self.scene, stage, self.rounds % 3);
         self.spawn();
         trigger.wait();
-        if self.rounds % 4 == 0 {
+        if self.rounds.is_multiple_of(4) {
             self.withdraw_one();
             // time for the responder to run it in spite of that
             Trigger::new(&self.scene, Stage::TaskRunning, 12).wait();
@@ -130,7 +130,7 @@ impl Crashes {
         if self.rounds % 4 == 2 {
             self.withdraw_one();
         }
-        if self.rounds % 40 == 0 {
+        if self.rounds.is_multiple_of(40) {
             self.let_one_expire();
         }
     }
@@ -144,7 +144,7 @@ impl Crashes {
         while self.waiting.len() < FLOW {
             let node = format!("n{}", self.number % 5);
             // some go to one node in pairs, and may join
-            self.number += 1 + usize::from(self.number % 7 == 0);
+            self.number += 1 + usize::from(self.number.is_multiple_of(7));
             self.send(&node, 25.0, false);
         }
     }

@@ -4,6 +4,8 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::time::SystemTime;
 
+use fence_recorder::spool::directory::{Directory, Role, Trust};
+use fence_recorder::spool::lock::{LOCK, Lock};
 use jiff::{SignedDuration, Timestamp};
 use nix::sys::signal::Signal;
 use nix::sys::stat::Mode;
@@ -529,12 +531,7 @@ fn a_spool_that_is_removed_and_made_again_is_locked_and_served() {
     }
     let id = scene.request("off", "n1", 60.0);
     assert_eq!(scene.answer("n1", &id)["success"], true);
-    let requests = fence_recorder::spool::directory::Directory::open(
-        &scene.path("requests"),
-        fence_recorder::spool::directory::Role::Requests,
-        fence_recorder::spool::directory::Trust::Checked,
-    );
-    use fence_recorder::spool::lock::{LOCK, Lock};
+    let requests = Directory::open(&scene.path("requests"), Role::Requests, Trust::Checked);
     assert!(Lock::is_held(&requests.unwrap(), LOCK));
 }
 
