@@ -432,7 +432,11 @@ impl Service {
                     tracing::error!("{fault}");
                 }
             }
-            Err(fault) => tracing::error!("the old configuration is kept: {fault}"),
+            Err(fault) => {
+                for line in fault.to_string().lines() {
+                    tracing::error!("the old configuration is kept: {line}");
+                }
+            }
         }
         systemd::ready();
     }

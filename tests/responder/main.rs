@@ -12,5 +12,6 @@ mod env;
 mod packaging;
 mod records;
 mod scene;
+mod service;
 mod spool;
 mod tasks;
