@@ -194,7 +194,7 @@ fn given(matches: &ArgMatches) -> Given {
 
 fn answer(given: &Given) -> Result<String, Fault> {
     let spool = Spool::open(&given.request_dir, &given.response_dir, Trust::Checked)?;
-    let found = find(&spool.requests, &given.target)?;
+    let found = find(&spool, &given.target)?;
     if Lock::is_held(&spool.requests, LOCK) {
         answer_through_responder(given, &spool, &found)
     } else {
@@ -202,25 +202,21 @@ fn answer(given: &Given) -> Result<String, Fault> {
     }
 }
 
-/// The one pending request that `target` names.
-fn find(requests: &Directory, target: &str) -> Result<Found, Fault> {
-    let names: Vec<_> = pending(requests, |name| {
-        name.request_id() == target || name.node() == target
-    })?;
-    let by_id = names
-        .iter()
-        .position(|(name, _)| name.request_id() == target);
+/// The one pending request that `target` names, or the first of those that one job answers.
+fn find(spool: &Spool, target: &str) -> Result<Found, Fault> {
+    let requests = &spool.requests;
+    let is_wanted = |name: &FileName| name.request_id() == target || name.node() == target;
+    let names = pending(requests, is_wanted)?;
+    let by_id = names.iter().find(|(name, _)| name.request_id() == target);
     let (name, is_claimed) = match (by_id, names.as_slice()) {
-        (Some(at), _) => &names[at],
-        (None, [one]) => one,
+        (Some(one), _) | (None, [one]) => one,
         (None, []) => return Err(Fault::NotPending(one_line(target))),
+        (None, [first, ..]) if are_one_job(spool, &names) => first,
         (None, several) => {
+            let ids = several.iter().map(|(name, _)| name.request_id());
             return Err(Fault::Several {
                 node: one_line(target),
-                ids: several
-                    .iter()
-                    .map(|(name, _)| name.request_id().to_owned())
-                    .collect(),
+                ids: ids.map(str::to_owned).collect(),
             });
         }
     };
@@ -233,6 +229,20 @@ fn find(requests: &Directory, target: &str) -> Result<Found, Fault> {
         name: name.clone(),
         request,
     })
+}
+
+/// Whether one job of the responder answers all of these requests.
+fn are_one_job(spool: &Spool, names: &[(FileName, bool)]) -> bool {
+    if !Lock::is_held(&spool.requests, LOCK) {
+        return false;
+    }
+    let Ok(store) = records(spool) else {
+        return false;
+    };
+    let job_of = |name: &FileName| job(&store, name.request_id()).map(|job| job.request.request_id);
+    let mut jobs = names.iter().map(|(name, _)| job_of(name));
+    let first = jobs.next().flatten();
+    first.is_some() && jobs.all(|job| job == first)
 }
 
 fn claimed(requests: &Directory) -> Result<Directory, Fault> {
@@ -254,8 +264,11 @@ fn pending(
     let mut names = Vec::new();
     let mut collect = |directory: &Directory, is_claimed| {
         directory.for_each_name(|name| {
-            let name = FileName::parse(name).filter(&is_wanted);
-            names.extend(name.map(|name| (name, is_claimed)));
+            if let Some(name) = FileName::parse(name).filter(&is_wanted) {
+                // one that is claimed at this moment may be seen twice
+                names.retain(|(other, _)| *other != name);
+                names.push((name, is_claimed));
+            }
             true
         })
     };
@@ -355,8 +368,7 @@ fn records(spool: &Spool) -> Result<Store, Fault> {
 /// The record of the job that answers the request, if it waits for a person.
 fn waiting_job(store: &Store, found: &Found) -> Result<Record, Fault> {
     let id = found.name.request_id();
-    let job = store.read(id).ok().or_else(|| joined_job(store, id));
-    let Some(job) = job else {
+    let Some(job) = job(store, id) else {
         let why = "it has not taken the request yet, or leaves it to another responder";
         return Err(Fault::NotWaiting(why.to_owned()));
     };
@@ -367,14 +379,15 @@ fn waiting_job(store: &Store, found: &Found) -> Result<Record, Fault> {
     }
 }
 
-fn joined_job(store: &Store, id: &str) -> Option<Record> {
+/// The record of the job that answers the request `id`, which may have joined another's.
+fn job(store: &Store, id: &str) -> Option<Record> {
+    if let Ok(record) = store.read(id) {
+        return Some(record);
+    }
     let mut found = None;
+    let has_joined = |record: &Record| record.joined.iter().any(|other| other.request_id == id);
     let _ = store.for_each(|_, record| {
-        if let Ok(record) = record
-            && record.joined.iter().any(|request| request.request_id == id)
-        {
-            found = Some(record);
-        }
+        found = found.take().or_else(|| record.ok().filter(has_joined));
     });
     found
 }
