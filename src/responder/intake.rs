@@ -169,7 +169,7 @@ impl Service {
             Err(ResponseFault::File(FileFault::System(_))) => return,
             Err(_) => {}
             Ok(_) => {
-                tracing::info!(claim = %name, "has its answer already");
+                tracing::info!(claim = one_line(name.as_str()), "has its answer already");
                 if let Err(error) = seat.claims.release(&name) {
                     let path = seat.claims.claimed.path_of(name.as_str());
                     self.complain(

@@ -12,6 +12,7 @@ use crate::spool::name::FileName;
 use crate::spool::request::Request;
 use crate::spool::system::with_advice;
 use crate::spool::time::timestamp_text;
+use crate::text::one_line;
 
 /// A request that was claimed for a job.
 #[derive(Debug)]
@@ -170,14 +171,20 @@ impl Job {
     /// spool is; returns how many are left. One that can't be looked at counts as gone: it must not
     /// be executed, and is found again if it is there.
     pub fn drop_withdrawn(&mut self, seat: Option<&Seat>) -> usize {
-        self.claims.retain(|claim| match seat.map(|seat| seat.claims.holds(&claim.name)) {
-            Some(Ok(holds)) => holds,
-            Some(Err(error)) => {
-                tracing::error!(claim = %claim.name, "can't be looked at: {}", with_advice(error));
-                false
-            }
-            None => false,
-        });
+        self.claims.retain(
+            |claim| match seat.map(|seat| seat.claims.holds(&claim.name)) {
+                Some(Ok(holds)) => holds,
+                Some(Err(error)) => {
+                    tracing::error!(
+                        claim = one_line(claim.name.as_str()),
+                        "can't be looked at: {}",
+                        with_advice(error)
+                    );
+                    false
+                }
+                None => false,
+            },
+        );
         self.claims.len()
     }
 

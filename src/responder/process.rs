@@ -411,7 +411,8 @@ fn boot_id() -> io::Result<String> {
 }
 
 /// Whether nothing of the group lives: a zombie that its new parent doesn't reap is no life.
-fn is_empty(group: i32) -> bool {
+#[must_use]
+pub fn is_empty(group: i32) -> bool {
     killpg(Pid::from_raw(group), None) == Err(Errno::ESRCH) || members(group).is_empty()
 }
 

@@ -1,21 +1,26 @@
 //! Works through one job in a thread of its own: tasks, attempts, the answer.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::config::{Rule, Task};
 use super::desk::{Desk, Report};
 use super::ending::finish;
 use super::job::{Claim, Job, Verdict};
 use super::prepare::{Prepared, prepare};
-use super::process::{End, Ended, Limits, TERM_GRACE, Waiting, launch};
-use crate::jobs::record::{Attempt, Reason, State, now};
+use super::process::{End, Ended, Limits, TERM_GRACE, Waiting, is_empty, launch};
+use crate::jobs::record::{Attempt, ProcessGroup, Reason, State, now};
 use crate::text::one_line;
+
+/// How often killed processes that don't go are looked at.
+const STUCK_INTERVAL: Duration = Duration::from_millis(500);
 
 /// A job at work.
 struct Work<'a> {
     desk: &'a Desk,
     job: Job,
     started: Instant,
+    /// A process group that was killed and is still there.
+    stuck: Option<ProcessGroup>,
 }
 
 /// What becomes of the job after a step.
@@ -40,8 +45,10 @@ pub fn work(desk: &Desk, job: Job, held_slot: bool) {
         desk,
         job,
         started: Instant::now(),
+        stuck: None,
     };
     let reason = work.run();
+    work.wait_for_stuck();
     desk.report(Report::Job {
         node,
         names,
@@ -71,6 +78,19 @@ impl Work<'_> {
                 tracing::info!(job = self.job.id(), "left for the next responder");
                 None
             }
+        }
+    }
+
+    /// The job is answered, but its node stays taken: nothing new is run for it beside processes
+    /// that the kernel doesn't let go.
+    fn wait_for_stuck(&self) {
+        let Some(group) = &self.stuck else {
+            return;
+        };
+        let is_over = || self.desk.is_stopping() || is_empty(group.id);
+        while !is_over() {
+            self.desk
+                .wait_until(Instant::now() + STUCK_INTERVAL, is_over);
         }
     }
 
@@ -225,6 +245,7 @@ impl Work<'_> {
         let made = self.job.record.tasks[number].attempts_made();
         tracing::info!(job, node, task = task.name, attempt = made, "started");
         let (limits, is_cut) = self.limits(task);
+        let group = Some(waiting.group.clone());
         let ended = waiting.run(limits, self.desk.cut(), &prepared.secrets);
         let (state, exit_code, message) = told(&ended, task, is_cut);
         let record = &mut self.job.record.tasks[number];
@@ -249,6 +270,7 @@ impl Work<'_> {
             "{message}"
         );
         if !ended.is_gone {
+            self.stuck = group;
             let message = format!(
                 "task \"{}\": its processes can't be killed: {message}",
                 task.name

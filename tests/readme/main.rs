@@ -1,4 +1,4 @@
-//! The shell responder in README.md answers the agent, as it stands there.
+//! The shell responder in README.md answers the agent, and its configuration is right, as they stand.
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
 use std::fs;
@@ -117,4 +117,26 @@ fn the_script_answers_failure_with_the_reason() {
         said,
         "fence_recorder: off of n1 failed: refused by the responder: no such node\n"
     );
+}
+
+#[test]
+fn the_configuration_is_right_but_for_the_programs_that_are_the_readers_to_write() {
+    let readme = include_str!("../../README.md");
+    let block = readme.split("```toml\n").nth(1).unwrap();
+    let text = block.split("```").next().unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("responder.toml");
+    let text = text
+        .replace("/usr/local/sbin/detach", "/bin/true")
+        .replace("/usr/local/sbin/page-oncall", "/bin/true");
+    fs::write(&file, text).unwrap();
+    let checked = Command::new(env!("CARGO_BIN_EXE_fence_recorder"))
+        .args(["responder", "--check-config", "--config"])
+        .arg(&file)
+        .output()
+        .unwrap();
+    assert_eq!(String::from_utf8_lossy(&checked.stderr), "");
+    let said = String::from_utf8(checked.stdout).unwrap();
+    assert!(said.contains("fence_ipmilan action=off"), "{said}");
+    assert!(said.contains("waits for a person"), "{said}");
 }
