@@ -285,7 +285,7 @@ const KEYS: &[(&str, &str, Keys)] = &[
             (
                 "response_dir",
                 "/run/fence_recorder/responses",
-                "Where answers go. The same holds.",
+                "Where answers go. It may belong to another user, who could then answer too; others must not be able to write there.",
             ),
             (
                 "state_dir",
@@ -399,7 +399,7 @@ const KEYS: &[(&str, &str, Keys)] = &[
             (
                 "exec",
                 "",
-                "A command: a list of the program's absolute path and its arguments, without a shell.",
+                "A command: a list of the program's absolute path and its arguments, without a shell. Like the configuration, the program must not be writable by others, nor any directory above it. What it does to the node is not known: the rule's performs is believed.",
             ),
             (
                 "agent",
@@ -409,7 +409,7 @@ const KEYS: &[(&str, &str, Keys)] = &[
             (
                 "action",
                 "the request's action",
-                "With agent: off, on, reboot, status or monitor. A rule that serves reboot may have only one task that reboots: two supplies of a node would be cycled one after the other; write off, off, on, on.",
+                "With agent: off, on, reboot or monitor. What the tasks do to the node must be what the answer says (performs, or the request's action): a rule whose tasks end with on can't serve off. And only one task of a rule may reboot: two supplies of a node would be cycled one after the other, and the node never lose its power; write a rule with actions = [\"reboot\"] and the tasks off, off, on, on.",
             ),
             (
                 "parameters",

@@ -30,6 +30,7 @@ parameters = { type = "file", status_file = "/run/power-{node}" }
 [[rule]]
 name = "broken"
 nodes = ["compute-2"]
+performs = "off"
 
 [[rule.task]]
 name = "power off"

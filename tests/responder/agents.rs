@@ -94,14 +94,17 @@ fn an_agent_is_told_action_nodename_and_parameters_and_nothing_else() {
 
 #[test]
 fn an_agent_is_told_the_nodename_of_the_request_and_the_action_of_its_task() {
-    let (mut scene, _agent) = scene_with("action = \"off\"", "cat >DIR/in");
+    let (mut scene, _agent) = scene_with("action = \"reboot\"", "cat >DIR/in");
+    let text = fs::read_to_string(scene.path("responder.toml")).unwrap();
+    let text = text.replace("[[rule]]\n", "[[rule]]\nactions = [\"on\"]\n");
+    fs::write(scene.path("responder.toml"), text).unwrap();
     scene.start();
     let id = uuid();
-    let mut asked = request(&id, "reboot", "plug-7", 30.0);
+    let mut asked = request(&id, "on", "plug-7", 30.0);
     asked["nodename"] = json!("n1.cluster");
     scene.request_with(&id, "plug-7", &asked);
     scene.ended_job(&id);
-    assert_eq!(scene.text("in"), "action=off\nnodename=n1.cluster\n");
+    assert_eq!(scene.text("in"), "action=reboot\nnodename=n1.cluster\n");
 }
 
 const SECRET: &str = "hunter2-and-more-of-it";
@@ -381,7 +384,7 @@ fn two_supplies_go_off_off_on_on() {
     };
     let look = "[[rule.task]]\nname = \"look\"\nexec = [\"DIR/look\"]\n";
     let rules = format!(
-        "[[rule]]\nnodes = [\"*\"]\n{}{}{look}{}{}",
+        "[[rule]]\nnodes = [\"*\"]\nactions = [\"reboot\"]\n{}{}{look}{}{}",
         task("off", 1),
         task("off", 2),
         task("on", 1),

@@ -133,7 +133,7 @@ fn a_wrong_value_of_a_task_is_refused_where_it_stands() {
         ("exec = »[]", "at least one"),
         ("exec = [»\"true\"]", "true is not an absolute path"),
         ("exec = [»\"/bin/no_such\"]", "/bin/no_such is not there"),
-        ("exec = [»\"/bin\"]", "is not there, or no file"),
+        ("exec = [»\"/usr/bin\"]", "/usr/bin is not a regular file"),
         ("exec = [»\"/etc/passwd\"]", "/etc/passwd can't be executed"),
         ("exec = [\"/bin/true\", »\"{nodes}\"]", "{nodes} is unknown"),
         ("exec = [\"/bin/true\", »\"{node\"]", "a single {"),
@@ -155,7 +155,7 @@ fn a_wrong_value_of_a_task_is_refused_where_it_stands() {
 #[test]
 fn a_wrong_parameter_is_refused_where_it_stands() {
     let cases = [
-        ("action = »\"list\"", "off, on, reboot, status, monitor"),
+        ("action = »\"status\"", "off, on, reboot, monitor"),
         ("parameters = »5", "parameters must be a table"),
         ("parameters = { ip = »true }", "a string or a whole number"),
         ("parameters = { ip = »0x10 }", "a string or a whole number"),
@@ -261,8 +261,9 @@ fn a_task_is_either_an_agent_or_a_command() {
 
 #[test]
 fn names_of_rules_and_tasks_are_taken_once() {
-    let named = in_rule("name = \"a\"");
-    is_refused(&format!("{named}»{named}"), &["named \"a\" already"]);
+    let named = |node: &str| in_rule(&format!("nodes = [\"{node}\"]\nname = \"a\""));
+    let text = format!("{}»{}", named("n1"), named("n2"));
+    is_refused(&text, &["named \"a\" already"]);
     let task = format!("[[rule.task]]\nname = \"t\"\n{EXEC}\n");
     let text = format!("[[rule]]\nnodes = [\"*\"]\n{task}»{task}");
     is_refused(&text, &["named \"t\" already"]);
@@ -292,12 +293,17 @@ fn two_supplies_are_never_rebooted_one_after_the_other() {
     };
     let (none, reboot) = ("", "action = \"reboot\"");
     for two in [[none, none], [none, reboot], [reboot, reboot]] {
-        let text = format!("»[[rule]]\nnodes = [\"*\"]\n{}", tasks(&two));
+        let text = format!(
+            "»[[rule]]\nnodes = [\"*\"]\nactions = [\"reboot\"]\n{}",
+            tasks(&two)
+        );
         is_refused(&text, &["off, off, on, on"]);
     }
     let (off, on) = ("action = \"off\"", "action = \"on\"");
     let cycle = tasks(&[off, off, on, on]);
-    is_accepted(&format!("[[rule]]\nnodes = [\"*\"]\n{cycle}"));
+    is_accepted(&format!(
+        "[[rule]]\nnodes = [\"*\"]\nactions = [\"reboot\"]\n{cycle}"
+    ));
     let two = tasks(&[none, none]);
     is_accepted(&format!(
         "[[rule]]\nnodes = [\"*\"]\nactions = [\"off\"]\n{two}"
@@ -308,12 +314,96 @@ fn two_supplies_are_never_rebooted_one_after_the_other() {
 fn what_a_rule_performs_must_answer_what_is_asked() {
     let cases = [
         ("actions = [\"off\", \"on\"]\nperforms = \"off\"", "to on"),
-        ("performs = \"on\"", "no answer to off or reboot"),
+        ("actions = [\"off\"]\nperforms = \"on\"", "no answer to off"),
+        (
+            "actions = [\"off\"]\nperforms = \"reboot\"",
+            "no answer to off",
+        ),
         ("notify = [\"/bin/true\"]", "notify needs approval"),
     ];
     for (lines, words) in cases {
         is_refused(&format!("»{}", in_rule(lines)), &[words]);
     }
+}
+
+/// A rule of fence agents that are told these actions; an empty one is the request's.
+fn rule_of_agents(lines: &str, actions: &[&str]) -> String {
+    let task = |action: &&str| match *action {
+        "" => format!("[[rule.task]]\n{AGENT_TASK}\n"),
+        action => format!("[[rule.task]]\n{AGENT_TASK}\naction = \"{action}\"\n"),
+    };
+    let tasks: String = actions.iter().map(task).collect();
+    format!("[[rule]]\nnodes = [\"*\"]\n{lines}\n{tasks}")
+}
+
+#[test]
+fn tasks_that_do_something_else_than_the_answer_says_are_refused() {
+    let refused: [(&str, &[&str]); 8] = [
+        ("actions = [\"off\"]", &["monitor"]),
+        ("actions = [\"off\"]", &["on"]),
+        ("actions = [\"off\"]", &["reboot"]),
+        ("actions = [\"off\"]", &["off", "on"]),
+        ("actions = [\"reboot\"]", &["off"]),
+        ("actions = [\"reboot\"]", &["on"]),
+        ("actions = [\"reboot\"]\nperforms = \"off\"", &[""]),
+        ("actions = [\"on\"]", &["off"]),
+    ];
+    for (lines, actions) in refused {
+        let text = format!("»{}", rule_of_agents(lines, actions));
+        is_refused(&text, &["would say that the node was put through"]);
+    }
+    let accepted: [(&str, &[&str]); 6] = [
+        ("", &[""]),
+        ("performs = \"off\"", &["monitor", "off"]),
+        ("actions = [\"reboot\"]", &["off", "on"]),
+        ("actions = [\"reboot\"]", &["reboot"]),
+        ("actions = [\"on\"]", &["on"]),
+        ("actions = [\"on\"]", &["reboot"]),
+    ];
+    for (lines, actions) in accepted {
+        is_accepted(&rule_of_agents(lines, actions));
+    }
+}
+
+#[test]
+fn a_rule_that_nothing_is_left_for_is_refused() {
+    let first = in_rule("nodes = [\"*\"]\nname = \"all\"");
+    let later = in_rule("nodes = [\"n1\"]\nactions = [\"off\"]");
+    is_refused(
+        &format!("{first}»{later}"),
+        &["nothing is left for this rule: \"all\""],
+    );
+    is_accepted(&format!("{later}{first}"));
+    let other = in_rule("nodes = [\"n1\"]\nactions = [\"on\"]");
+    is_accepted(&format!("{first}{other}"));
+}
+
+#[test]
+fn patterns_that_no_node_can_have_are_refused() {
+    for pattern in ["", "a/b"] {
+        let text = in_rule(&format!("nodes = [\"n1\", »\"{pattern}\"]"));
+        is_refused(&text, &["can match no node"]);
+    }
+}
+
+#[test]
+fn programs_that_others_could_change_are_refused() {
+    let scene = Scene::without_responder("");
+    scene.script("task", "true");
+    fs::create_dir(scene.path("open")).unwrap();
+    fs::copy(scene.path("task"), scene.path("open/task")).unwrap();
+    scene.env.chmod("open", 0o777);
+    let check = |name: &str| {
+        scene.configure(&rule(&format!("exec = [\"DIR/{name}\"]")));
+        scene.check()
+    };
+    assert_eq!(check("task").code, Some(0));
+    check("open/task").failed_with(&["open is writable by others"]);
+    scene.env.chmod("task", 0o757);
+    check("task").failed_with(&["task is writable by others"]);
+    scene.env.chmod("task", 0o755);
+    chown(scene.path("task"), Some(65534), None).unwrap();
+    check("task").failed_with(&["belongs to user 65534"]);
 }
 
 /// A name in /usr/sbin that is gone after the test.

@@ -12,6 +12,7 @@ use nix::unistd::{AccessFlags, access};
 
 use super::reader::{At, Table};
 use super::template::Template;
+use super::trusted::check_program;
 use crate::spool::request::Action;
 
 /// Where fence agents are installed, as Pacemaker has it.
@@ -127,6 +128,13 @@ pub(super) fn read_all(table: &Table<'_>) -> Vec<Rule> {
     for (number, table) in table.tables("rule").into_iter().enumerate() {
         let (span, faults) = (table.span.clone(), table.faults);
         let rule = read_rule(table, number + 1, defaults);
+        if let Some(earlier) = rules.iter().find(|earlier| earlier.shadows(&rule)) {
+            let message = format!(
+                "nothing is left for this rule: \"{}\" above it is followed",
+                earlier.name
+            );
+            faults.add(&span, message);
+        }
         if rules.iter().any(|other| other.name == rule.name) {
             let message = format!("a rule is named \"{}\" already", rule.name);
             faults.add(&span, message);
@@ -202,6 +210,13 @@ fn read_rule(table: Table<'_>, number: usize, defaults: Defaults) -> Rule {
 fn read_globs(table: &Table<'_>, nodes: &[At<&str>]) -> GlobSet {
     let mut globs = GlobSetBuilder::new();
     for node in nodes {
+        if node.value.is_empty() || node.value.contains('/') {
+            let message = format!(
+                "\"{}\" can match no node: a node's name is not empty and has no '/'",
+                node.value
+            );
+            table.faults.add(&node.span, message);
+        }
         match Glob::new(node.value) {
             Ok(glob) => _ = globs.add(glob),
             Err(error) => table.faults.add(&node.span, error),
@@ -237,27 +252,91 @@ fn check(rule: &Rule, table: &Table<'_>) {
     if rule.approval == Approval::Automatic && !rule.notify.is_empty() {
         complain("notify needs approval = \"manual\": else nothing waits for a person".to_owned());
     }
-    let takes_request = |task: &&Arc<Task>| match &task.kind {
-        Kind::Agent { action, .. } => action.as_deref().is_none_or(|action| action == "reboot"),
-        Kind::Exec(_) => false,
-    };
-    if rule.actions.contains(&Action::Reboot) && rule.tasks.iter().filter(takes_request).count() > 1
-    {
+    let reboots = |task: &&Arc<Task>| task.effect(Action::Reboot) == Some(Action::Reboot);
+    if rule.actions.contains(&Action::Reboot) && rule.tasks.iter().filter(reboots).count() > 1 {
         complain(
             "more than one task would reboot: two supplies of a node would be cycled one after the \
-             other, and the node never lose its power: give each task its action: off, off, on, on"
+             other, and the node never lose its power: serve reboot in a rule of its own and give \
+             each task its action: off, off, on, on"
                 .to_owned(),
         );
     }
-    if rule.performs == Some(Action::On) && rule.actions != [Action::On] {
-        complain("performs = \"on\" is no answer to off or reboot".to_owned());
+    for asked in &rule.actions {
+        if let Some(message) = rule.contradiction(*asked) {
+            complain(message);
+        }
     }
-    if matches!(rule.performs, Some(Action::Off | Action::Reboot))
-        && rule.actions.contains(&Action::On)
-    {
-        complain(
-            "what performs off or reboot is no answer to on: write a rule of its own".to_owned(),
-        );
+}
+
+impl Rule {
+    /// Why its success would be no true answer to `asked`.
+    fn contradiction(&self, asked: Action) -> Option<String> {
+        let performed = self.performed(asked);
+        let is_off_by_reboot = (asked, performed) == (Action::Off, Action::Reboot);
+        if (asked == Action::On) != (performed == Action::On) || is_off_by_reboot {
+            let (asked, said) = (asked.as_str(), performed.as_str());
+            return Some(format!(
+                "performs = \"{said}\" is no answer to {asked}: write a rule of its own"
+            ));
+        }
+        let effects = self.tasks.iter().filter_map(|task| task.effect(asked));
+        let effects: Vec<_> = effects.collect();
+        // what a command does to a node is not known
+        let is_known = !self.tasks.is_empty() && self.tasks.iter().all(|task| !task.is_command());
+        let last = effects.last().copied();
+        let is_true = match (last, performed) {
+            (None, _) | (Some(Action::Off), Action::Reboot) => !is_known,
+            (Some(last), Action::Off) => last == Action::Off,
+            (Some(last), Action::On) => last != Action::Off,
+            (Some(_), Action::Reboot) => {
+                !is_known || effects.iter().any(|effect| *effect != Action::On)
+            }
+        };
+        (!is_true).then(|| {
+            let (asked, said) = (asked.as_str(), performed.as_str());
+            let left = match last {
+                None => "leave it as it is".to_owned(),
+                Some(last) => format!("end with {}", last.as_str()),
+            };
+            format!(
+                "the answer to {asked} would say that the node was put through {said}, but the tasks {left}: \
+                 serve {asked} in a rule of its own, set performs, or mend the tasks' actions"
+            )
+        })
+    }
+
+    /// Whether an earlier rule leaves nothing for `later`.
+    fn shadows(&self, later: &Self) -> bool {
+        let takes =
+            |node: &String| self.nodes.contains(node) || self.nodes.iter().any(|own| own == "*");
+        later.nodes.iter().all(takes)
+            && later
+                .actions
+                .iter()
+                .all(|action| self.actions.contains(action))
+    }
+}
+
+impl Task {
+    /// What it does to a node's power when `asked` was asked for, as far as that is known.
+    fn effect(&self, asked: Action) -> Option<Action> {
+        match &self.kind {
+            Kind::Exec(_) => None,
+            Kind::Agent { action: None, .. } => Some(asked),
+            Kind::Agent {
+                action: Some(action),
+                ..
+            } => match action.as_str() {
+                "off" => Some(Action::Off),
+                "on" => Some(Action::On),
+                "reboot" => Some(Action::Reboot),
+                _ => None,
+            },
+        }
+    }
+
+    fn is_command(&self) -> bool {
+        matches!(self.kind, Kind::Exec(_))
     }
 }
 
@@ -312,12 +391,7 @@ fn read_template(table: &Table<'_>, text: &At<&str>) -> Option<Template> {
 }
 
 fn is_executable(path: &Path) -> Result<(), String> {
-    if !path.is_absolute() {
-        return Err(format!("{} is not an absolute path", path.display()));
-    }
-    if !path.is_file() {
-        return Err(format!("{} is not there, or no file", path.display()));
-    }
+    check_program(path).map_err(|fault| fault.to_string())?;
     access(path, AccessFlags::X_OK)
         .map_err(|error| format!("{} can't be executed: {}", path.display(), error.desc()))
 }
@@ -326,7 +400,7 @@ const AGENT_ACTIONS: &[(&str, &str)] = &[
     ("off", "off"),
     ("on", "on"),
     ("reboot", "reboot"),
-    ("status", "status"),
+    // status is none: its exit code is 2 for a node that is off, as it should be here
     ("monitor", "monitor"),
 ];
 

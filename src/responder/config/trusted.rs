@@ -1,4 +1,5 @@
-//! Reads the configuration and secrets from files that nobody else could have changed.
+//! Reads the configuration and secrets from files, and takes programs, that nobody else could have
+//! changed.
 
 use std::path::{Path, PathBuf};
 
@@ -71,6 +72,47 @@ pub fn read_trusted(path: &Path, secrecy: Secrecy) -> Result<String, TrustFault>
     })
 }
 
+/// Whether the file at `path` is a program that nobody else could have changed: it is run as the
+/// responder's user.
+///
+/// # Errors
+/// What of this is not so.
+pub fn check_program(path: &Path) -> Result<(), TrustFault> {
+    check(path).map_err(|reason| TrustFault {
+        path: path.to_owned(),
+        reason,
+    })
+}
+
+fn check(path: &Path) -> Result<(), Reason> {
+    if !path.is_absolute() {
+        return Err(Reason::Relative);
+    }
+    let (directory, name) = find(path)?;
+    let status = fstatat(&directory, name.as_str(), AtFlags::AT_SYMLINK_NOFOLLOW);
+    let status = status.map_err(|error| {
+        Reason::File(match error {
+            Errno::ENOENT => FileFault::Missing,
+            error => FileFault::System(error),
+        })
+    })?;
+    if status.st_mode & nix::libc::S_IFMT != nix::libc::S_IFREG {
+        return Err(Reason::File(FileFault::NotRegular));
+    }
+    is_untouched(status.st_uid, status.st_mode & 0o7777)
+}
+
+/// Whether nobody else could have written a file with this owner and mode.
+fn is_untouched(owner: u32, mode: u32) -> Result<(), Reason> {
+    if !is_trusted(owner) {
+        return Err(Reason::Owner(owner));
+    }
+    if mode & 0o022 != 0 {
+        return Err(Reason::Writable(mode));
+    }
+    Ok(())
+}
+
 fn read(path: &Path, secrecy: Secrecy) -> Result<String, Reason> {
     if !path.is_absolute() {
         return Err(Reason::Relative);
@@ -78,12 +120,7 @@ fn read(path: &Path, secrecy: Secrecy) -> Result<String, Reason> {
     let (directory, name) = find(path)?;
     let file = read_regular(&directory, &name, MAX_BYTES, true).map_err(Reason::File)?;
     let (owner, mode) = (file.status.st_uid, file.status.st_mode & 0o7777);
-    if !is_trusted(owner) {
-        return Err(Reason::Owner(owner));
-    }
-    if mode & 0o022 != 0 {
-        return Err(Reason::Writable(mode));
-    }
+    is_untouched(owner, mode)?;
     if secrecy == Secrecy::Secret && mode & 0o044 != 0 {
         return Err(Reason::Readable(mode));
     }
