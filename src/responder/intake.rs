@@ -88,7 +88,7 @@ impl Service {
                     seat,
                     &seat.spool.requests,
                     name,
-                    "its name is not <node>-<uuid>.json",
+                    "is not named <node>-<uuid>.json",
                 );
             }
             return;
@@ -104,7 +104,7 @@ impl Service {
                     seat,
                     &seat.spool.requests,
                     name,
-                    "a request of that name is being worked on",
+                    "has the name of one that is being worked on",
                 );
             }
             Err(error) => {
@@ -137,7 +137,7 @@ impl Service {
                 seat,
                 &seat.claims.claimed,
                 name,
-                "its name is not <node>-<uuid>.json",
+                "is not named <node>-<uuid>.json",
             ),
         }
     }
@@ -180,6 +180,15 @@ impl Service {
                 return;
             }
         }
+        if self.is_anothers_id(&name) {
+            let reason = "has the id of a request about another node";
+            return self.reject(
+                seat,
+                &seat.claims.claimed,
+                OsStr::new(name.as_str()),
+                reason,
+            );
+        }
         self.metrics.requests += 1;
         let claim = Claim::new(name, request, written);
         tracing::info!(
@@ -190,6 +199,23 @@ impl Service {
             "claimed"
         );
         self.accept(claim);
+    }
+
+    /// Whether the id of this request is another's too: a job's record goes by the id alone.
+    fn is_anothers_id(&self, name: &FileName) -> bool {
+        let id = name.request_id();
+        let known = self
+            .at_work
+            .iter()
+            .map(String::as_str)
+            .chain(self.pending.name_of(id));
+        let is_another = |other: &str| {
+            let other = FileName::parse(other.as_ref());
+            other.is_some_and(|other| other.request_id() == id && other.node() != name.node())
+        };
+        known.into_iter().any(is_another)
+            || (self.desk.store.read(id))
+                .is_ok_and(|record| record.request.target_node != name.node())
     }
 
     fn accept(&mut self, claim: Claim) {

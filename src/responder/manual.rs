@@ -158,8 +158,8 @@ const AFTER: &[(&str, &[&str])] = &[
             "A fence agent gets on standard input, as from Pacemaker, action, nodename and the parameters of the task; a \
              command gets the request's JSON, and FENCE_NODE, FENCE_ACTION, FENCE_REQUEST_ID and FENCE_DEADLINE in its \
              environment. Both run in /, in a process group of their own, with FENCE_REQUEST_ID and what the responder has \
-             in its own environment. Exit code 0 is success. The last line that it prints becomes the message; secrets in it \
-             are replaced. When it has ended, whatever it left in its process group is killed. Tasks must be idempotent: \
+             in its own environment. Exit code 0 is success. The last line that it prints becomes the message; secrets that \
+             stand in it, as they are or as JSON escapes them, are replaced. When it has ended, whatever it left in its process group is killed. Tasks must be idempotent: \
              one that was cut off with the responder is run again.",
             "A command that puts processes into other process groups or sessions (setsid, systemd-run) takes them out of the \
              responder's reach: they are not ended at its timeout.",

@@ -1,24 +1,24 @@
 //! The jobs whose tasks don't run yet: they wait for their turn, or for a person.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::time::Instant;
 
 use super::job::{Claim, Job};
+use crate::spool::name::FileName;
 use crate::spool::request::Request;
 
 /// Jobs in the order in which they came.
 #[derive(Debug, Default)]
 pub struct Pending {
     jobs: VecDeque<Job>,
-    /// The names of all their claims, to tell at once whether a file is one.
-    names: HashSet<String>,
+    /// The names of all their claims by their ids, to tell at once whether a file is one.
+    names: HashMap<String, String>,
 }
 
 impl Pending {
     /// Takes in a job.
     pub fn push(&mut self, job: Job) {
-        self.names
-            .extend(job.claims.iter().map(|claim| claim.name.to_string()));
+        self.names.extend(job.claims.iter().map(id_and_name));
         self.jobs.push_back(job);
     }
 
@@ -42,7 +42,14 @@ impl Pending {
     /// Whether one of them has the claim `name`.
     #[must_use]
     pub fn holds(&self, name: &str) -> bool {
-        self.names.contains(name)
+        FileName::parse(name.as_ref())
+            .is_some_and(|name| self.name_of(name.request_id()) == Some(name.as_str()))
+    }
+
+    /// The name of the claim with this id, if one of them has it.
+    #[must_use]
+    pub fn name_of(&self, id: &str) -> Option<&str> {
+        self.names.get(id).map(String::as_str)
     }
 
     /// The job that has the claim `name`.
@@ -65,7 +72,7 @@ impl Pending {
         };
         match self.jobs.iter_mut().find(is_same) {
             Some(job) => {
-                self.names.insert(claim.name.to_string());
+                self.names.extend([id_and_name(&claim)]);
                 job.join(claim);
                 Ok(job)
             }
@@ -78,7 +85,7 @@ impl Pending {
         let at = self.jobs.iter().position(is_wanted)?;
         let job = self.jobs.remove(at)?;
         for claim in &job.claims {
-            self.names.remove(claim.name.as_str());
+            self.names.remove(claim.name.request_id());
         }
         Some(job)
     }
@@ -90,7 +97,7 @@ impl Pending {
             look(job);
         }
         let claims = self.jobs.iter().flat_map(|job| &job.claims);
-        self.names = claims.map(|claim| claim.name.to_string()).collect();
+        self.names = claims.map(id_and_name).collect();
     }
 
     /// When the first of them is too late to be started.
@@ -101,6 +108,10 @@ impl Pending {
             .filter_map(|job| Some(job.last_claim()?.latest_start()))
             .min()
     }
+}
+
+fn id_and_name(claim: &Claim) -> (String, String) {
+    (claim.name.request_id().to_owned(), claim.name.to_string())
 }
 
 /// A resumed job whose tasks an earlier responder had begun.

@@ -355,19 +355,29 @@ impl Tail {
     }
 }
 
-/// `text` without any of the secrets. An agent may have stripped white space from its input. Longer
+/// `text` without any of the secrets, as they are or escaped. An agent may have stripped white
+/// space from its input. Longer
 /// ones go first, so that no end is left of one that begins like another.
 #[must_use]
 pub fn redacted(text: &str, secrets: &[String]) -> String {
-    let mut forms: Vec<&str> = secrets
+    let mut forms: Vec<String> = secrets
         .iter()
-        .flat_map(|secret| [secret.as_str(), secret.trim()])
+        .flat_map(|secret| [secret.clone(), secret.trim().to_owned(), escaped(secret)])
         .filter(|form| !form.is_empty())
         .collect();
     forms.sort_unstable_by_key(|form| std::cmp::Reverse(form.len()));
-    forms
-        .into_iter()
-        .fold(text.to_owned(), |text, form| text.replace(form, "[secret]"))
+    forms.into_iter().fold(text.to_owned(), |text, form| {
+        text.replace(&form, "[secret]")
+    })
+}
+
+/// As JSON, and much the same Python's repr, writes it.
+fn escaped(secret: &str) -> String {
+    let quoted = serde_json::Value::from(secret).to_string();
+    let inner = quoted
+        .strip_prefix('"')
+        .and_then(|rest| rest.strip_suffix('"'));
+    inner.unwrap_or(&quoted).to_owned()
 }
 
 /// What /proc says of a process (proc(5): stat).
@@ -417,14 +427,15 @@ pub fn is_empty(group: i32) -> bool {
 }
 
 fn members(group: i32) -> Vec<u32> {
-    let Ok(processes) = fs::read_dir("/proc") else {
-        return Vec::new();
-    };
-    let pids = processes
-        .flatten()
-        .filter_map(|process| process.file_name().to_str()?.parse().ok());
-    pids.filter(|pid| Stat::of(*pid).is_some_and(|stat| stat.group == group && stat.is_alive()))
-        .collect()
+    let is_member =
+        |pid: &u32| Stat::of(*pid).is_some_and(|stat| stat.group == group && stat.is_alive());
+    processes().into_iter().filter(is_member).collect()
+}
+
+fn processes() -> Vec<u32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.collect()
 }
 
 /// Kills what an earlier responder left of a process group, and sees it gone; false if it isn't.
@@ -443,6 +454,27 @@ pub fn end_leftovers(group: &ProcessGroup, request_id: &str) -> bool {
     })
 }
 
+/// Kills the process groups of every process that has the mark of one of these jobs, and sees them
+/// gone; false if they aren't. For jobs whose records can't say which they were.
+#[must_use]
+pub fn end_marked(request_ids: &[String]) -> bool {
+    is_seen(REAP_TIME, || {
+        let is_marked = |pid: &u32| request_ids.iter().any(|id| is_marked(*pid, id));
+        let marked = processes()
+            .into_iter()
+            .filter(is_marked)
+            .filter_map(Stat::of);
+        let groups: Vec<i32> = marked
+            .filter(Stat::is_alive)
+            .map(|stat| stat.group)
+            .collect();
+        for group in &groups {
+            let _ = killpg(Pid::from_raw(*group), Signal::SIGKILL);
+        }
+        groups.is_empty()
+    })
+}
+
 /// Whether a member of the group's number is of that very group: its leader by its start time,
 /// others by the mark of the job. The number may be another group's by now.
 fn is_of(pid: u32, group: &ProcessGroup, request_id: &str) -> bool {
@@ -450,6 +482,10 @@ fn is_of(pid: u32, group: &ProcessGroup, request_id: &str) -> bool {
     if leader.is_some_and(|leader| leader.start_time == group.start_time) {
         return true;
     }
+    is_marked(pid, request_id)
+}
+
+fn is_marked(pid: u32, request_id: &str) -> bool {
     let mark = format!("{MARK}={request_id}");
     let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
     environment

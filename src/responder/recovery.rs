@@ -2,7 +2,7 @@
 //! its jobs (design 3.4).
 
 use super::job::{Claim, Job, Verdict};
-use super::process::end_leftovers;
+use super::process::{end_leftovers, end_marked};
 use super::seat::Seat;
 use super::service::Service;
 use crate::jobs::record::{Reason, Record, State};
@@ -16,18 +16,27 @@ impl Service {
     /// Takes over the unended jobs of the last responder. After it, whatever else is claimed has no
     /// job and is adopted.
     pub(super) fn recover(&mut self, seat: &Seat) {
-        for record in self.unended_records() {
+        let (records, unreadable) = self.unended_records();
+        if !unreadable.is_empty() && !end_marked(&unreadable) {
+            tracing::error!("processes of jobs without a readable record can't be killed");
+        }
+        for record in records {
             let stuck = end_processes(&record);
             self.take_over(seat, record, stuck);
         }
     }
 
-    fn unended_records(&mut self) -> Vec<Record> {
-        let mut records = Vec::new();
+    /// The records of jobs that have not ended, the oldest first, and the ids of those that can't be
+    /// read.
+    fn unended_records(&mut self) -> (Vec<Record>, Vec<String>) {
+        let (mut records, mut unreadable) = (Vec::new(), Vec::new());
         let listed = self.desk.store.for_each(|id, read| match read {
             Ok(record) if !record.is_over() => records.push(record),
             Ok(_) => {}
-            Err(fault) => tracing::warn!(job = one_line(id), "its record {fault}"),
+            Err(fault) => {
+                tracing::warn!(job = one_line(id), "its record {fault}");
+                unreadable.push(id.to_owned());
+            }
         });
         if let Err(error) = listed {
             self.complain(
@@ -36,7 +45,7 @@ impl Service {
             );
         }
         records.sort_by(|one, other| one.start_time.cmp(&other.start_time));
-        records
+        (records, unreadable)
     }
 
     fn take_over(&mut self, seat: &Seat, record: Record, stuck: bool) {

@@ -745,3 +745,40 @@ fn files_have_the_modes_that_readers_need() {
         assert_eq!(mode(&format!("requests/{name}")), 0o755);
     }
 }
+
+#[test]
+fn an_id_that_is_another_nodes_is_put_aside_while_that_runs_and_after_it() {
+    let scene = held(HELD);
+    let id = scene.request("off", "n1", 60.0);
+    wait_for_run(&scene, &id);
+    let rejected = |count| {
+        wait_for("it to be put aside", || {
+            (scene.env.names_in("requests/.rejected").len() == count).then_some(())
+        });
+    };
+    scene.request_with(&id, "n2", &request(&id, "off", "n2", 60.0));
+    rejected(1);
+    assert_eq!(scene.job(&id).unwrap()["request"]["target_node"], "n1");
+    let_go(&scene);
+    assert_eq!(scene.answer("n1", &id)["success"], true);
+    scene.ended_job(&id);
+    scene.request_with(&id, "n3", &request(&id, "off", "n3", 60.0));
+    rejected(2);
+    assert_eq!(scene.job(&id).unwrap()["request"]["target_node"], "n1");
+    assert_eq!(ran(&scene), [id]);
+}
+
+#[test]
+fn after_a_crash_a_task_whose_record_is_damaged_is_gone_before_it_runs_again() {
+    let mut scene = held(HELD);
+    let id = scene.request("off", "n1", 60.0);
+    wait_for_run(&scene, &id);
+    let old = scene.job(&id).unwrap()["tasks"][0]["attempts"][0]["process_group"]["id"].clone();
+    scene.crash();
+    fs::write(scene.path(&format!("state/jobs/{id}.json")), "{\"half").unwrap();
+    scene.start();
+    wait_for("it to run again", || (ran(&scene).len() == 2).then_some(()));
+    assert!(!is_alive(&old));
+    let_go(&scene);
+    assert_eq!(scene.answer("n1", &id)["success"], true);
+}
