@@ -10,7 +10,7 @@ use super::pending::check;
 use super::seat::Seat;
 use super::service::Service;
 use crate::jobs::record::Reason;
-use crate::spool::claim::Claimed;
+use crate::spool::claim::{Claimed, Claims};
 use crate::spool::file::FileFault;
 use crate::spool::name::FileName;
 use crate::spool::request::{Request, RequestFault};
@@ -282,7 +282,7 @@ impl Service {
         reason: &str,
     ) {
         let path = one_line(&from.path().join(name).to_string_lossy());
-        match seat.claims.reject(from, name) {
+        match Claims::reject(&seat.spool.requests, from, name) {
             Ok(true) => {
                 self.metrics.rejected += 1;
                 tracing::warn!("{path} is no request that counts: it {reason}; moved to .rejected");

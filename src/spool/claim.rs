@@ -22,7 +22,6 @@ const MODE: Mode = Mode::from_bits_truncate(0o755);
 pub struct Claims {
     /// The claimed requests.
     pub claimed: Directory,
-    rejected: Directory,
 }
 
 /// What became of an attempt to claim a request.
@@ -37,16 +36,16 @@ pub enum Claimed {
 }
 
 impl Claims {
-    /// Opens them, and makes those that are not there.
+    /// Opens them, and makes those that are not there; `.rejected` too, so that a
+    /// fault of it shows at once.
     ///
     /// # Errors
     /// What the system says, and of which name.
     pub fn open(requests: &Directory) -> Result<Self, (&'static str, Errno)> {
         let open = |name| open_or_make(requests, name).map_err(|error| (name, error));
-        Ok(Self {
-            claimed: open(CLAIMED)?,
-            rejected: open(REJECTED)?,
-        })
+        let claimed = open(CLAIMED)?;
+        open(REJECTED)?;
+        Ok(Self { claimed })
     }
 
     /// Claims the request `name`: whoever renames it has it.
@@ -91,15 +90,17 @@ impl Claims {
     }
 
     /// Puts the file `name` of `from` aside, under a name that isn't taken yet; false when it is
-    /// gone.
+    /// gone. Whoever has looked through what was put aside may have cleared it away with its
+    /// directory, so that is opened each time.
     ///
     /// # Errors
     /// What the system says.
-    pub fn reject(&self, from: &Directory, name: &OsStr) -> nix::Result<bool> {
+    pub fn reject(requests: &Directory, from: &Directory, name: &OsStr) -> nix::Result<bool> {
+        let rejected = open_or_make(requests, REJECTED)?;
         // the name itself could have no room for more
         let fresh = OsString::from(format!("{}.json", uuid::Uuid::new_v4()));
-        let result = match rename(from, &self.rejected, name, name) {
-            Err(Errno::EEXIST) => rename(from, &self.rejected, name, &fresh),
+        let result = match rename(from, &rejected, name, name) {
+            Err(Errno::EEXIST) => rename(from, &rejected, name, &fresh),
             result => result,
         };
         match result {
