@@ -30,10 +30,13 @@ pub fn finish(desk: &Desk, job: &mut Job, mut verdict: Verdict) -> Reason {
         );
         verdict = Verdict::new(Reason::Cancelled, message);
     }
-    for number in 0..job.claims.len() {
-        if let Err(other) = answer(desk, job, &job.claims[number], &verdict) {
-            verdict = other;
-        }
+    // one answer that could not be given changes none of the others
+    let answers = job
+        .claims
+        .iter()
+        .map(|claim| answer(desk, job, claim, &verdict));
+    if let Some(other) = answers.filter_map(Result::err).last() {
+        verdict = other;
     }
     end(desk, job, &verdict);
     for claim in &job.claims {
