@@ -1,5 +1,6 @@
 //! The spool as the one responder that holds its lock sees it.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
@@ -32,7 +33,7 @@ pub struct Seat {
     pub claims: Claims,
     /// That of people's answers.
     pub answers: Directory,
-    lock: Lock,
+    lock: Arc<Lock>,
 }
 
 /// Why a responder can't serve a spool.
@@ -69,14 +70,32 @@ impl Seat {
     /// # Errors
     /// When the spool isn't usable, or another responder has it.
     pub fn take(config: &Config) -> Result<Self, SeatFault> {
+        Self::open(config, None)
+    }
+
+    /// The spool that is under the paths now; where its lock is still ours, nobody gets in between.
+    ///
+    /// # Errors
+    /// As [`Seat::take`].
+    pub fn renew(&self, config: &Config) -> Result<Self, SeatFault> {
+        Self::open(config, Some(self))
+    }
+
+    fn open(config: &Config, old: Option<&Self>) -> Result<Self, SeatFault> {
         let spool = Spool::open(&config.request_dir, &config.response_dir, Trust::Checked)?;
+        let held = old
+            .filter(|old| old.spool.requests.is_same_as(&spool.requests) && old.lock.is_in_place());
         let below = |name: &str, error| SeatFault::Below {
             path: spool.requests.path_of(name),
             error,
         };
-        let lock = Lock::take(&spool.requests, LOCK)
-            .map_err(|error| below(LOCK, error))?
-            .ok_or_else(|| SeatFault::Taken(spool.requests.path_of("")))?;
+        let lock = match held {
+            Some(old) => Arc::clone(&old.lock),
+            None => Lock::take(&spool.requests, LOCK)
+                .map_err(|error| below(LOCK, error))?
+                .map(Arc::new)
+                .ok_or_else(|| SeatFault::Taken(spool.requests.path_of("")))?,
+        };
         let claims = Claims::open(&spool.requests).map_err(|(name, error)| below(name, error))?;
         let answers =
             open_or_make(&spool.requests, ANSWERS).map_err(|error| below(ANSWERS, error))?;

@@ -264,18 +264,25 @@ impl Service {
         {
             return;
         }
-        if old.is_some() {
-            tracing::error!("the spool was removed or is unsafe now: waiting for it to be mended");
-            self.desk.set_seat(None);
-            self.watch = None;
-        }
-        match Seat::take(&self.config) {
+        let new = match &old {
+            Some(old) => old.renew(&self.config),
+            None => Seat::take(&self.config),
+        };
+        match new {
             Ok(seat) => {
                 tracing::info!("serving the spool that was made anew");
                 self.complaints.remove("spool");
                 self.sit_down(seat);
             }
-            Err(fault) => self.complain("spool", &fault.to_string()),
+            Err(fault) => {
+                if old.is_some() {
+                    let what = "the spool was removed or is unsafe now";
+                    tracing::error!("{what}: waiting for it to be mended");
+                    self.desk.set_seat(None);
+                    self.watch = None;
+                }
+                self.complain("spool", &fault.to_string());
+            }
         }
     }
 
