@@ -24,6 +24,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::{Arc, mpsc};
+use std::time::Instant;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgAction, ArgMatches};
@@ -32,9 +33,10 @@ use thiserror::Error;
 use crate::audit::Audit;
 use crate::interrupt::Interrupt;
 use crate::jobs::store::{Store, StoreFault};
+use crate::spool::lock::Lock;
 use config::{Config, ConfigFault, DEFAULT_PATH};
 use desk::Desk;
-use seat::{Seat, SeatFault};
+use seat::{LOCK_PAUSE, LOCK_TIME, Seat, SeatFault};
 use service::Service;
 
 /// The first argument that makes this program the responder.
@@ -123,14 +125,25 @@ fn serve(path: PathBuf, matches: &ArgMatches) -> Result<(), Fault> {
     log::start(matches.get_one::<String>("log-format").map(String::as_str) == Some("json"));
     end_at_a_panic();
     let config = Config::load(&path)?;
-    let (store, lock) = Store::own(&config.state_dir)?;
     let seat = Seat::take_patiently(&config, || true)?;
+    let (store, lock) = own_patiently(&config.state_dir)?;
     let (sender, reports) = mpsc::channel();
     let (desk, heard) = Desk::new(store, Audit::new(config.log_dir.clone()), sender)?;
     let service = Service::new(path, config, Arc::new(desk), (reports, heard), interrupt);
     service.run(seat);
     drop(lock);
     Ok(())
+}
+
+/// Who has just let go of the spool lets go of its records next.
+fn own_patiently(state_dir: &Path) -> Result<(Store, Lock), StoreFault> {
+    let end = Instant::now() + LOCK_TIME;
+    loop {
+        match Store::own(state_dir) {
+            Err(StoreFault::Locked(_)) if Instant::now() < end => std::thread::sleep(LOCK_PAUSE),
+            result => return result,
+        }
+    }
 }
 
 /// A thread that panics would leave its job to nobody: the next responder resumes it instead.

@@ -24,6 +24,9 @@ use crate::spool::{Spool, SpoolFault};
 /// How long a responder waits for another one to let go of the spool (design 3.4).
 pub const LOCK_TIME: Duration = Duration::from_secs(5);
 
+/// The pause between two tries.
+pub const LOCK_PAUSE: Duration = Duration::from_millis(50);
+
 /// The spool's directories and its lock.
 #[derive(Debug)]
 pub struct Seat {
@@ -117,7 +120,7 @@ impl Seat {
         loop {
             match Self::take(config) {
                 Err(SeatFault::Taken(_)) if Instant::now() < end && go_on() => {
-                    std::thread::sleep(Duration::from_millis(50));
+                    std::thread::sleep(LOCK_PAUSE);
                 }
                 result => return result,
             }
