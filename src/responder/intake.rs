@@ -5,8 +5,10 @@ use std::ffi::{OsStr, OsString};
 use jiff::Timestamp;
 
 use super::config::Unmatched;
+use super::ending::release;
 use super::job::{Claim, Job, Verdict};
 use super::pending::check;
+use super::recovery::verdict_of;
 use super::seat::Seat;
 use super::service::Service;
 use crate::jobs::record::Reason;
@@ -165,32 +167,26 @@ impl Service {
                 );
             }
         };
-        match seat.answer_to(&name) {
-            Err(ResponseFault::File(FileFault::System(_))) => return,
+        let claim = Claim::new(name, request, written);
+        match seat.answer_to(&claim.name) {
+            Err(ResponseFault::File(FileFault::System(error))) => {
+                let path = seat.spool.responses.path_of(claim.name.as_str());
+                let what = format!("{path} can't be read: {}", with_advice(error));
+                return self.complain("answer", &what);
+            }
             Err(_) => {}
-            Ok(_) => {
-                tracing::info!(claim = one_line(name.as_str()), "has its answer already");
-                if let Err(error) = seat.claims.release(&name) {
-                    let path = seat.claims.claimed.path_of(name.as_str());
-                    self.complain(
-                        "release",
-                        &format!("{path} can't be removed: {}", with_advice(error)),
-                    );
-                }
-                return;
+            Ok(response) => {
+                let name = one_line(claim.name.as_str());
+                tracing::info!(claim = name, "has its answer already");
+                return release(&self.desk, &claim, &verdict_of(&response));
             }
         }
-        if self.is_anothers_id(&name) {
+        if self.is_anothers_id(&claim.name) {
             let reason = "has the id of a request about another node";
-            return self.reject(
-                seat,
-                &seat.claims.claimed,
-                OsStr::new(name.as_str()),
-                reason,
-            );
+            let name = OsStr::new(claim.name.as_str());
+            return self.reject(seat, &seat.claims.claimed, name, reason);
         }
         self.metrics.requests += 1;
-        let claim = Claim::new(name, request, written);
         tracing::info!(
             request = claim.request.request_id,
             node = one_line(&claim.request.target_node),

@@ -124,7 +124,8 @@ fn claim_on(seat: &Seat, name: FileName) -> Option<Claim> {
     Some(Claim::new(name, request, written))
 }
 
-fn verdict_of(response: &Response) -> Verdict {
+/// How a job ended that was answered so.
+pub(super) fn verdict_of(response: &Response) -> Verdict {
     let reason = if response.success {
         Reason::Completed
     } else {
