@@ -106,6 +106,11 @@ pub fn main(arguments: &[OsString]) -> ExitCode {
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
+        Err(fault) if is_json(&matches) && !matches.get_flag("check-config") => {
+            // who reads the log as JSON reads this line too
+            tracing::error!("{fault}");
+            ExitCode::FAILURE
+        }
         Err(fault) => {
             let _ = writeln!(io::stderr(), "fence_recorder: {fault}");
             ExitCode::FAILURE
@@ -119,10 +124,14 @@ fn check(path: &Path) -> Result<(), Fault> {
     Ok(())
 }
 
+fn is_json(matches: &ArgMatches) -> bool {
+    matches.get_one::<String>("log-format").map(String::as_str) == Some("json")
+}
+
 fn serve(path: PathBuf, matches: &ArgMatches) -> Result<(), Fault> {
     // before any thread, so that all of them have the signals blocked
     let interrupt = Interrupt::new().map_err(io::Error::from)?;
-    log::start(matches.get_one::<String>("log-format").map(String::as_str) == Some("json"));
+    log::start(is_json(matches));
     end_at_a_panic();
     let config = Config::load(&path)?;
     let seat = Seat::take_patiently(&config, || true)?;
