@@ -3,6 +3,8 @@
 use std::ffi::{OsStr, OsString};
 
 use jiff::Timestamp;
+use nix::fcntl::AtFlags;
+use nix::sys::stat::fstatat;
 
 use super::config::Unmatched;
 use super::ending::release;
@@ -13,6 +15,7 @@ use super::seat::Seat;
 use super::service::Service;
 use crate::jobs::record::Reason;
 use crate::spool::claim::{Claimed, Claims};
+use crate::spool::directory::Directory;
 use crate::spool::file::FileFault;
 use crate::spool::name::FileName;
 use crate::spool::request::{Request, RequestFault};
@@ -35,6 +38,8 @@ impl Service {
     pub(super) fn scan(&mut self, seat: &Seat) {
         let mut names: Vec<OsString> = Vec::new();
         self.list(&seat.spool.requests, &mut names);
+        // who came first is served first, whatever the order of the directory
+        names.sort_by_cached_key(|name| written(&seat.spool.requests, name));
         for (number, name) in names.iter().enumerate() {
             self.take_in(seat, name);
             if number % BATCH == BATCH - 1 {
@@ -58,7 +63,7 @@ impl Service {
         }
     }
 
-    fn list(&mut self, directory: &crate::spool::directory::Directory, names: &mut Vec<OsString>) {
+    fn list(&mut self, directory: &Directory, names: &mut Vec<OsString>) {
         let listed = directory.for_each_name(|name| {
             if is_visible(name) {
                 names.push(name.to_owned());
@@ -270,13 +275,7 @@ impl Service {
     }
 
     /// Puts aside what is no request that counts.
-    fn reject(
-        &mut self,
-        seat: &Seat,
-        from: &crate::spool::directory::Directory,
-        name: &OsStr,
-        reason: &str,
-    ) {
+    fn reject(&mut self, seat: &Seat, from: &Directory, name: &OsStr, reason: &str) {
         let path = one_line(&from.path().join(name).to_string_lossy());
         match Claims::reject(&seat.spool.requests, from, name) {
             Ok(true) => {
@@ -293,6 +292,12 @@ impl Service {
             ),
         }
     }
+}
+
+/// When a file was last written; what can't be looked at comes first.
+fn written(directory: &Directory, name: &OsStr) -> Option<(i64, i64)> {
+    let status = fstatat(directory, name, AtFlags::AT_SYMLINK_NOFOLLOW).ok()?;
+    Some((status.st_mtime, status.st_mtime_nsec))
 }
 
 /// Names that readers ignore (design 3.1).

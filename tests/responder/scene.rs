@@ -87,7 +87,7 @@ impl Scene {
     /// Starts a responder and waits until it serves.
     pub fn start(&mut self) {
         let command = self.command();
-        self.start_command(command);
+        self.start_as(command);
     }
 
     /// Starts one through a shell's words, which end with `exec "$@"`.
@@ -102,10 +102,11 @@ impl Scene {
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(log.unwrap());
-        self.start_command(shell);
+        self.start_as(shell);
     }
 
-    fn start_command(&mut self, mut command: Command) {
+    /// Starts this responder and waits until it serves.
+    pub fn start_as(&mut self, mut command: Command) {
         let child = command.spawn().unwrap();
         let pid = child.id();
         self.responder = Some(child);
@@ -145,6 +146,13 @@ impl Scene {
     pub fn stop(&mut self) -> Option<i32> {
         self.signal(Signal::SIGTERM);
         self.responder.take().unwrap().wait().unwrap().code()
+    }
+
+    /// Waits for a responder that was asked to end; its exit code.
+    pub fn exit_code(&mut self) -> Option<i32> {
+        let mut responder = self.responder.take().unwrap();
+        let status = wait_for("the responder to end", || responder.try_wait().unwrap());
+        status.code()
     }
 
     /// The log of all responders of this scene.
@@ -214,13 +222,6 @@ impl Scene {
         (answer, self.ended_job(&id))
     }
 
-    /// Takes a claimed request back, as its agent does.
-    pub fn withdraw(&self, node: &str, id: &str) {
-        let claim = self.path(&format!("requests/.claimed/{node}-{id}.json"));
-        wait_for("the claim", || claim.exists().then_some(()));
-        fs::remove_file(claim).unwrap();
-    }
-
     /// What is in a file; nothing if it isn't there.
     pub fn text(&self, name: &str) -> String {
         fs::read_to_string(self.path(name)).unwrap_or_default()
@@ -252,12 +253,12 @@ impl Scene {
 impl Drop for Scene {
     fn drop(&mut self) {
         if let Some(mut responder) = self.responder.take() {
-            // in order, so that no task outlives its scene; the second signal cuts the grace short,
-            // and another one of the first kind could be taken for the same
-            for signal in [Signal::SIGTERM, Signal::SIGINT] {
-                let _ = kill(pid_of(&responder), signal);
+            // in order, so that no task outlives its scene; two signals at once could be one
+            while matches!(responder.try_wait(), Ok(None)) {
+                let _ = kill(pid_of(&responder), Signal::SIGTERM);
+                let _ = kill(pid_of(&responder), Signal::SIGCONT);
+                std::thread::yield_now();
             }
-            let _ = responder.wait();
         }
         if std::thread::panicking() {
             eprintln!("{}", self.log());
@@ -307,4 +308,146 @@ pub fn publish(directory: &Path, name: &str, content: &Value) {
     let temporary = directory.join(format!(".{name}.tmp"));
     fs::write(&temporary, content.to_string()).unwrap();
     fs::rename(&temporary, directory.join(name)).unwrap();
+}
+
+/// A rule for every node whose one task is run once.
+pub fn serving(exec: &str) -> String {
+    format!(
+        "[[rule]]\nnodes = [\"*\"]\n[[rule.task]]\nname = \"task\"\nexec = [\"{exec}\"]\nretry_count = 1\n"
+    )
+}
+
+/// The names of claims and requests are made alike.
+pub fn name_of(node: &str, id: &str) -> String {
+    format!("{node}-{id}.json")
+}
+
+/// A process that is there and no zombie.
+pub fn is_alive(pid: Pid) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = stat
+        .rsplit_once(") ")
+        .and_then(|(_, fields)| fields.chars().next());
+    state.is_some_and(|state| !"ZX".contains(state))
+}
+
+impl Scene {
+    /// A scene without a responder whose one task notes its node in the file `ran` and runs until
+    /// `let_go`; `top` comes before the rule in the configuration.
+    pub fn gated_without_responder(top: &str) -> Self {
+        let scene = Self::without_responder(&(top.to_owned() + &serving("DIR/gated")));
+        scene.script(
+            "gated",
+            "mkfifo DIR/gate-$FENCE_REQUEST_ID 2>/dev/null; echo $FENCE_NODE >>DIR/ran\n\
+             exec cat DIR/gate-$FENCE_REQUEST_ID",
+        );
+        scene
+    }
+
+    /// The same with its responder.
+    pub fn gated(top: &str) -> Self {
+        let mut scene = Self::gated_without_responder(top);
+        scene.start();
+        scene
+    }
+
+    /// Lets the task of this job end, once it runs.
+    pub fn let_go(&self, id: &str) {
+        use std::os::unix::fs::OpenOptionsExt;
+        wait_for(&format!("the task of {id}\n{}", self.log()), || {
+            // fails as long as nobody reads
+            let mut gate = File::options();
+            gate.write(true).custom_flags(nix::libc::O_NONBLOCK);
+            gate.open(self.path(&format!("gate-{id}"))).ok()
+        });
+    }
+
+    /// The lines of a file that tasks write, none if it isn't there.
+    pub fn lines(&self, name: &str) -> Vec<String> {
+        let text = fs::read_to_string(self.path(name)).unwrap_or_default();
+        text.lines().map(str::to_owned).collect()
+    }
+
+    /// Waits until the file `ran` has so many lines, and returns them.
+    pub fn ran(&self, count: usize) -> Vec<String> {
+        wait_for(&format!("{count} tasks to run\n{}", self.log()), || {
+            Some(self.lines("ran")).filter(|lines| lines.len() == count)
+        })
+    }
+
+    /// Puts a file into request_dir, whole, under any name.
+    pub fn put(&self, name: &str, bytes: &[u8]) {
+        fs::write(self.path("new"), bytes).unwrap();
+        fs::rename(self.path("new"), self.path("requests").join(name)).unwrap();
+    }
+
+    /// Lays a claim into the spool, as a responder that died at once leaves it.
+    pub fn lay_claim(&self, name: &str, request: &Value) {
+        fs::create_dir_all(self.path("requests/.claimed")).unwrap();
+        publish(&self.path("requests/.claimed"), name, request);
+    }
+
+    /// Withdraws a request as an agent does, whether it is claimed or not.
+    pub fn withdraw(&self, node: &str, id: &str) {
+        let name = name_of(node, id);
+        let places = ["requests", "requests/.claimed"].map(|place| self.path(place).join(&name));
+        wait_for("the request", || {
+            places.iter().find_map(|place| fs::remove_file(place).ok())
+        });
+    }
+
+    /// The answer to a request, if there is one by now.
+    pub fn answered(&self, node: &str, id: &str) -> Option<Value> {
+        self.json(&format!("responses/{}", name_of(node, id)))
+    }
+
+    /// The responder has seen all that came before, and still serves: a request that no rule serves
+    /// is refused.
+    pub fn still_serves(&self) {
+        let id = self.request("on", "barrier", 30.0);
+        assert_eq!(self.answer("barrier", &id)["success"], false);
+        assert_eq!(reason_of(&self.ended_job(&id)), "NoRule");
+    }
+
+    /// Stops the responder in its tracks.
+    pub fn pause(&self) {
+        self.signal(Signal::SIGSTOP);
+        let stat = format!("/proc/{}/stat", self.pid());
+        wait_for("the responder to stop", || {
+            fs::read_to_string(&stat)
+                .unwrap()
+                .contains(") T ")
+                .then_some(())
+        });
+    }
+
+    /// Lets it go on.
+    pub fn resume(&self) {
+        self.signal(Signal::SIGCONT);
+    }
+
+    /// A value of the responder in /proc/PID/status, in the unit that is used there.
+    pub fn status(&self, key: &str) -> u64 {
+        value_in(&format!("/proc/{}/status", self.pid()), key)
+    }
+}
+
+/// A number in a status file of /proc.
+pub fn value_in(path: &str, key: &str) -> u64 {
+    let status = fs::read_to_string(path).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix(key));
+    let words = line.unwrap().trim_start_matches(':').split_whitespace();
+    words.take(1).collect::<String>().parse().unwrap()
+}
+
+/// RFC 3339 so many seconds from now.
+pub fn seconds_from_now(seconds: f64) -> String {
+    (jiff::Timestamp::now() + jiff::SignedDuration::from_secs_f64(seconds)).to_string()
+}
+
+/// The leader of the job's first attempt.
+pub fn task_of(scene: &Scene, id: &str) -> Pid {
+    let job = scene.job(id).unwrap();
+    let group = &job["tasks"][0]["attempts"][0]["process_group"]["id"];
+    Pid::from_raw(group.as_i64().unwrap().try_into().unwrap())
 }
