@@ -12,6 +12,7 @@ use nix::errno::Errno;
 use nix::unistd::{Uid, User, geteuid, getuid};
 use thiserror::Error;
 
+use crate::interrupt::{Interrupt, Interrupted};
 use crate::jobs::record::{Reason, Record, Word, now};
 use crate::jobs::store::{Store, StoreFault};
 use crate::spool::answer::{ANSWERS, Answer};
@@ -31,6 +32,9 @@ use crate::text::one_line;
 
 /// How long the responder may take to hear of an answer.
 const RESPONDER_TIME: Duration = Duration::from_secs(10);
+
+/// How often the responder's doing is looked at.
+const LOOK_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Why nothing was answered.
 #[derive(Debug, Error)]
@@ -61,6 +65,10 @@ enum Fault {
     Answered,
     #[error("the responder didn't take the answer within {} s, and it was taken back: look at its log", RESPONDER_TIME.as_secs())]
     NotTaken,
+    #[error("taken back: {0} came before the responder took the answer")]
+    Interrupted(Interrupted),
+    #[error("the responder took the answer, but the request was not answered with it: {0}")]
+    NotAnswered(String),
     #[error("a process watches {0} and will answer itself: stop it first")]
     Watched(String),
     #[error("a responder starts at this moment: try again")]
@@ -342,6 +350,7 @@ fn answer_through_responder(given: &Given, spool: &Spool, found: &Found) -> Resu
     confirm(given, found, job.tasks.len())?;
     // the person may have taken his time
     let job_id = waiting_job(&store, found)?.request.request_id;
+    let interrupt = Interrupt::new().map_err(io::Error::from)?;
     let answers = open_or_make(&spool.requests, ANSWERS)
         .map_err(|error| system(&spool.requests, ANSWERS, error))?;
     let id = found.name.request_id();
@@ -352,7 +361,7 @@ fn answer_through_responder(given: &Given, spool: &Spool, found: &Found) -> Resu
             Errno::EEXIST => Fault::Answered,
             _ => Fault::Publish(fault),
         })?;
-    wait_until_taken(&answers, &found.name)?;
+    wait_until_taken(&interrupt, &answers, &found.name)?;
     outcome(&store, &job_id, &answer, found)
 }
 
@@ -392,34 +401,57 @@ fn job(store: &Store, id: &str) -> Option<Record> {
     found
 }
 
-/// The responder removes an answer that it has looked at.
-fn wait_until_taken(answers: &Directory, name: &FileName) -> Result<(), Fault> {
+/// The responder removes an answer that it has looked at. Until then a signal, or the end of our
+/// patience, takes it back: a word that nobody stands by any more must not count later.
+fn wait_until_taken(
+    interrupt: &Interrupt,
+    answers: &Directory,
+    name: &FileName,
+) -> Result<(), Fault> {
     let end = Instant::now() + RESPONDER_TIME;
-    let is_there = || Answer::read(answers, name).is_ok();
-    while is_there() {
+    let take_back = |fault| match answers.remove(name.as_str()) {
+        Ok(()) => Err(fault),
+        // it was taken at that moment
+        Err(_) => Ok(()),
+    };
+    while Answer::read(answers, name).is_ok() {
         if Instant::now() >= end {
-            return match answers.remove(name.as_str()) {
-                Ok(()) => Err(Fault::NotTaken),
-                Err(_) => Ok(()),
-            };
+            return take_back(Fault::NotTaken);
         }
-        std::thread::sleep(Duration::from_millis(10));
+        if let Err(signal) = interrupt.sleep(LOOK_INTERVAL) {
+            return take_back(Fault::Interrupted(signal));
+        }
     }
     Ok(())
 }
 
-/// What the responder made of the answer.
+/// What the responder made of the answer, once that is known.
 fn outcome(store: &Store, job_id: &str, answer: &Answer, found: &Found) -> Result<String, Fault> {
     let subject = subject(&found.request);
-    let job = store.read(job_id).ok();
-    let word = job.as_ref().and_then(|job| job.answer.as_ref());
-    match (job.as_ref(), word) {
-        (Some(job), Some(word)) if word.time == answer.timestamp => Ok(match word.success {
-            true if !job.tasks.is_empty() => format!("{subject}: approved, its tasks run now"),
-            true => format!("{subject}: answered with success"),
-            false => format!("{subject}: answered with failure"),
-        }),
-        _ => Err(Fault::NotWaiting("its job ended meanwhile".to_owned())),
+    let end = Instant::now() + RESPONDER_TIME;
+    loop {
+        let job = store.read(job_id).ok();
+        let is_ours = |word: &Word| word.time == answer.timestamp && word.by == answer.by;
+        let Some(job) = job.filter(|job| job.answer.as_ref().is_some_and(is_ours)) else {
+            return Err(Fault::NotWaiting("its job ended meanwhile".to_owned()));
+        };
+        if answer.success && !job.tasks.is_empty() {
+            return Ok(format!("{subject}: approved, its tasks run now"));
+        }
+        let message = job
+            .conditions
+            .first()
+            .map(|one| one.message.clone())
+            .unwrap_or_default();
+        match job.reason().filter(|_| job.is_over()) {
+            Some(Reason::Completed) => return Ok(format!("{subject}: answered with success")),
+            Some(Reason::Refused) => return Ok(format!("{subject}: answered with failure")),
+            Some(reason) => return Err(Fault::NotAnswered(format!("{reason}: {message}"))),
+            None if Instant::now() >= end => {
+                return Err(Fault::NotAnswered("its job is not over yet".to_owned()));
+            }
+            None => std::thread::sleep(LOOK_INTERVAL),
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 
 use super::desk::Report;
-use super::job::Job;
+use super::job::{Claim, Job};
 use super::prepare::prepare_notify;
 use super::process::{End, Limits, TERM_GRACE, launch};
 use super::service::Service;
@@ -43,7 +43,9 @@ impl Service {
     }
 
     fn take_answer(&mut self, name: &FileName, answer: Answer) {
-        let waits = |job: &&mut Job| job.needs_approval() && job.verdict.is_none();
+        // one that lay there while we were stopped may be too late
+        let is_late = |job: &Job| job.last_claim().is_none_or(Claim::is_expired);
+        let waits = |job: &&mut Job| job.needs_approval() && job.verdict.is_none() && !is_late(job);
         let Some(job) = self.pending.holder_of(name.as_str()).filter(waits) else {
             let request = name.request_id();
             return tracing::warn!(request, "was answered by a person, but waits for none");

@@ -76,14 +76,10 @@ fn answer(desk: &Desk, job: &Job, claim: &Claim, verdict: &Verdict) -> Result<()
         let Some(seat) = desk.seat() else {
             return Err(Verdict::new(Reason::Cancelled, "the spool was removed"));
         };
-        let fault = match seat.publish(&response, &claim.name) {
+        let fault = match publish(&seat, &response, claim) {
             Ok(()) => return Ok(()),
-            Err(fault) if fault.error == Errno::EEXIST && is_there(&seat, claim) => {
-                return already_there(&seat, claim, verdict);
-            }
-            // it is there, and only a power cut could still take it away
-            Err(_) if seat.answer_to(&claim.name).is_ok() => return Ok(()),
-            Err(fault) => fault,
+            Err(None) => return already_there(&seat, claim, verdict),
+            Err(Some(fault)) => fault,
         };
         tracing::error!(job = job.id(), "the answer: {fault}");
         let next = Instant::now() + ANSWER_INTERVAL;
@@ -92,6 +88,21 @@ fn answer(desk: &Desk, job: &Job, claim: &Claim, verdict: &Verdict) -> Result<()
             return Err(Verdict::new(Reason::AnswerFailed, message));
         }
         desk.wait_until(next, || false);
+    }
+}
+
+/// One try: why the answer isn't there; nothing if another file is.
+fn publish(seat: &Seat, response: &Response, claim: &Claim) -> Result<(), Option<String>> {
+    if !seat.reaches_agents() {
+        let path = seat.spool.responses.path_of("");
+        return Err(Some(format!("{path} is another directory now")));
+    }
+    match seat.publish(response, &claim.name) {
+        Ok(()) => Ok(()),
+        Err(fault) if fault.error == Errno::EEXIST && is_there(seat, claim) => Err(None),
+        // it is there, and only a power cut could still take it away
+        Err(_) if seat.answer_to(&claim.name).is_ok() => Ok(()),
+        Err(fault) => Err(Some(fault.to_string())),
     }
 }
 

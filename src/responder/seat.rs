@@ -10,7 +10,7 @@ use thiserror::Error;
 use super::config::Config;
 use crate::spool::answer::ANSWERS;
 use crate::spool::claim::{Claims, open_or_make};
-use crate::spool::directory::{Directory, DirectoryFault, Trust};
+use crate::spool::directory::{Directory, DirectoryFault, Role, Trust};
 use crate::spool::lock::{LOCK, Lock};
 use crate::spool::name::FileName;
 use crate::spool::presence::Responder;
@@ -174,6 +174,17 @@ impl Seat {
             state_dir: Some(config.state_dir.clone()),
         };
         responder.publish(&self.spool.requests)
+    }
+
+    /// Whether agents look for answers where this seat writes them: a directory may have been moved
+    /// away, or mounted over.
+    #[must_use]
+    pub fn reaches_agents(&self) -> bool {
+        let path = self.spool.responses.path();
+        match Directory::open(path, Role::Responses, Trust::Checked) {
+            Ok(now) => now.is_same_as(&self.spool.responses),
+            Err(fault) => matches!(fault, DirectoryFault::System { .. }),
+        }
     }
 
     /// The answer that is there already, if it counts.

@@ -39,7 +39,7 @@ pub enum Woken {
     Interrupted,
     /// These changed.
     Named(Vec<Change>),
-    /// Anything may have changed: events were lost, or a directory came to its end.
+    /// Anything may have changed: events were lost, or a directory came to its end or was moved.
     Unknown,
     /// Nothing is known to have happened.
     TimedOut,
@@ -67,6 +67,7 @@ impl Interest {
                 Self::Departures => AddWatchFlags::IN_DELETE | AddWatchFlags::IN_MOVED_FROM,
                 Self::Nothing => AddWatchFlags::IN_DELETE_SELF,
             }
+            | AddWatchFlags::IN_MOVE_SELF
     }
 }
 
@@ -151,7 +152,8 @@ impl Watch {
             Err(Errno::EAGAIN) => return Woken::TimedOut,
             Err(_) => return Woken::Unknown,
         };
-        let lost = AddWatchFlags::IN_Q_OVERFLOW | AddWatchFlags::IN_IGNORED;
+        let lost =
+            AddWatchFlags::IN_Q_OVERFLOW | AddWatchFlags::IN_IGNORED | AddWatchFlags::IN_MOVE_SELF;
         if events.iter().any(|event| event.mask.intersects(lost)) {
             return Woken::Unknown;
         }

@@ -3,6 +3,8 @@
 use std::fs;
 use std::process::Stdio;
 
+use nix::sys::signal::Signal;
+
 use crate::env::{AGENT, Ended, wait_for};
 use crate::scene::{Scene, publish, reason_of, request, uuid};
 
@@ -293,4 +295,76 @@ fn a_usage_error_is_exit_1() {
     ] {
         assert_eq!(answer(&scene, arguments).code, Some(1), "{arguments:?}");
     }
+}
+
+#[test]
+fn an_answer_that_could_not_be_given_is_no_success_of_the_command() {
+    let scene = Scene::new(BY_HAND);
+    for (content, words) in [
+        (
+            "{\"request_id\": \"ID\", \"success\": false}",
+            "somebody else had answered",
+        ),
+        ("half", "holds no valid response"),
+    ] {
+        let id = scene.request("off", "n1", 60.0);
+        scene.job_at(&id, "WaitingForApproval");
+        let path = scene.path(&format!("responses/n1-{id}.json"));
+        let content = content.replace("ID", &id);
+        fs::write(&path, &content).unwrap();
+        answer(&scene, &[&id, "--success", "--yes"])
+            .failed_with(&["was not answered with it", words]);
+        assert_eq!(fs::read_to_string(path).unwrap(), content);
+        scene.until_all_is_done();
+    }
+}
+
+/// Starts `answer` while the responder is stopped, and waits until its answer lies there.
+fn answer_to_a_stopped_responder(scene: &Scene) -> std::process::Child {
+    scene.signal(Signal::SIGSTOP);
+    let mut command = scene.env.command(AGENT);
+    command.args(["answer", "n1", "--success", "--yes"]);
+    for (option, name) in [
+        ("--request-dir", "requests"),
+        ("--response-dir", "responses"),
+    ] {
+        command.arg(option).arg(scene.path(name));
+    }
+    let child = command.stdin(Stdio::null()).spawn().unwrap();
+    wait_for("the answer to lie there", || {
+        (scene.env.names_in("requests/.answers").len() == 1).then_some(())
+    });
+    child
+}
+
+#[test]
+fn a_signal_takes_an_answer_back_that_was_not_taken_yet() {
+    let scene = Scene::new(BY_HAND);
+    let id = scene.request("off", "n1", 60.0);
+    scene.job_at(&id, "WaitingForApproval");
+    let child = answer_to_a_stopped_responder(&scene);
+    let pid = nix::unistd::Pid::from_raw(child.id().try_into().unwrap());
+    nix::sys::signal::kill(pid, Signal::SIGTERM).unwrap();
+    Ended::from(child.wait_with_output().unwrap()).failed_with(&["taken back", "SIGTERM"]);
+    assert_eq!(scene.env.names_in("requests/.answers"), [""; 0]);
+    scene.signal(Signal::SIGCONT);
+    answer(&scene, &["n1", "--failure"]).succeeded_with("off of n1: answered with failure\n");
+}
+
+#[test]
+fn an_answer_that_is_taken_after_the_deadline_counts_no_more() {
+    let scene = Scene::new(BY_HAND);
+    let id = scene.request("off", "n1", 4.0);
+    scene.job_at(&id, "WaitingForApproval");
+    let mut child = answer_to_a_stopped_responder(&scene);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let deadline = scene.job(&id).unwrap()["deadline"].clone();
+    let deadline: jiff::Timestamp = deadline.as_str().unwrap().parse().unwrap();
+    wait_for("the deadline", || {
+        (jiff::Timestamp::now() > deadline).then_some(())
+    });
+    scene.signal(Signal::SIGCONT);
+    assert_eq!(scene.answer("n1", &id)["success"], false);
+    assert_eq!(reason_of(&scene.ended_job(&id)), "Expired");
 }
