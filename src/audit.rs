@@ -1,6 +1,9 @@
 //! Records what happened to every request: three log files and syslog (design 4.3).
 
+use std::collections::HashSet;
 use std::fmt::{self, Write as _};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -13,7 +16,7 @@ use nix::fcntl::{OFlag, open, openat};
 use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, UnixAddr, sendto, socket};
 use nix::sys::stat::{Mode, fchmod, fstat};
 use nix::unistd::{gethostname, write};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::spool::system::{uninterrupted, with_advice};
@@ -124,6 +127,13 @@ impl fmt::Display for Status {
     }
 }
 
+/// What tells a line's request and its state.
+#[derive(Deserialize)]
+struct Logged {
+    request_id: Option<String>,
+    status: String,
+}
+
 /// A line of the detailed log.
 #[derive(Serialize)]
 struct Detailed<'a> {
@@ -173,6 +183,40 @@ impl Audit {
         ];
         let results = lines.map(|(name, line)| append_line(&directory, &self.log_dir, name, &line));
         results.into_iter().collect()
+    }
+
+    /// Which of these requests the detailed log knows as made, and not as ended.
+    ///
+    /// # Errors
+    /// When it can't be read. One that isn't there knows none.
+    pub fn without_end(&self, request_ids: &HashSet<&str>) -> Result<HashSet<String>, String> {
+        let path = self.log_dir.join(DETAILED);
+        let file = match File::open(&path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(HashSet::new()),
+            Err(error) => return Err(format!("{} can't be read: {error}", path.display())),
+        };
+        let mut open = HashSet::new();
+        for line in BufReader::new(file).split(b'\n') {
+            let line =
+                line.map_err(|error| format!("{} can't be read: {error}", path.display()))?;
+            // a torn line or a foreign one says nothing
+            let Ok(event) = serde_json::from_slice::<Logged>(&line) else {
+                continue;
+            };
+            let Some(id) = event
+                .request_id
+                .filter(|id| request_ids.contains(id.as_str()))
+            else {
+                continue;
+            };
+            if event.status == Status::Requested.as_str() {
+                open.insert(id);
+            } else {
+                open.remove(&id);
+            }
+        }
+        Ok(open)
     }
 
     fn open_log_dir(&self) -> Result<OwnedFd, AuditFault> {

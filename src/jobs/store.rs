@@ -3,9 +3,11 @@
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
+use nix::errno::Errno;
 use nix::fcntl::AtFlags;
 use nix::sys::stat::{Mode, fstatat};
 use thiserror::Error;
@@ -17,7 +19,6 @@ use crate::spool::file::{FileFault, read_regular};
 use crate::spool::json::{pretty, read_object};
 use crate::spool::lock::Lock;
 use crate::spool::publish::{PublishFault, replace};
-use crate::spool::system::with_advice;
 use crate::spool::time::from_file_time;
 
 const JOBS: &str = "jobs";
@@ -32,10 +33,19 @@ pub const MAX_KEPT: usize = 10_000;
 /// The mode of a record: messages of tasks are for the administrator.
 const MODE: Mode = Mode::from_bits_truncate(0o640);
 
-/// The directory of the records, open.
+/// The directory of the records.
 #[derive(Debug)]
 pub struct Store {
+    state_dir: PathBuf,
+    open: RwLock<Open>,
+}
+
+/// The directory as it is open now.
+#[derive(Debug)]
+struct Open {
     jobs: Directory,
+    /// Held by the one that writes.
+    lock: Option<Lock>,
 }
 
 /// Why the records can't be used.
@@ -52,14 +62,6 @@ pub enum StoreFault {
     /// It can't be used.
     #[error("state_dir {0}")]
     Directory(#[from] DirectoryFault),
-    /// Something in it can't.
-    #[error("state_dir {}: {}", path.display(), with_advice(*.error))]
-    System {
-        /// Which.
-        path: PathBuf,
-        /// How.
-        error: nix::errno::Errno,
-    },
     /// Another responder keeps its jobs there.
     #[error("state_dir {} is another responder's: name one for each", .0.display())]
     Locked(PathBuf),
@@ -72,44 +74,57 @@ impl Store {
     /// When they are not there, or others could change them.
     pub fn open(state_dir: &Path) -> Result<Self, StoreFault> {
         let directory = Directory::open(state_dir, Role::Requests, Trust::Checked)?;
-        Self::jobs_in(&directory, |name| directory.open_below(name))
+        let jobs = jobs_in(&directory, |name| directory.open_below(name))?;
+        Ok(Self::new(state_dir, Open { jobs, lock: None }))
     }
 
     /// Opens, and makes, `state_dir` for the one responder that writes there; nobody else does while
-    /// the lock is held.
+    /// this value lives.
     ///
     /// # Errors
     /// When it can't be made, others could change it, or another responder has it.
-    pub fn own(state_dir: &Path) -> Result<(Self, Lock), StoreFault> {
-        if !state_dir.is_absolute() {
-            return Err(DirectoryFault::Relative(state_dir.to_owned()).into());
-        }
-        let mut builder = DirBuilder::new();
-        let made = builder.recursive(true).mode(0o755).create(state_dir);
-        made.map_err(|error| StoreFault::Make {
-            path: state_dir.to_owned(),
-            error,
-        })?;
-        let directory = Directory::open(state_dir, Role::Requests, Trust::Checked)?;
-        let lock = Lock::take(&directory, LOCK)
-            .map_err(|error| StoreFault::System {
-                path: state_dir.join(LOCK),
-                error,
-            })?
-            .ok_or_else(|| StoreFault::Locked(state_dir.to_owned()))?;
-        let store = Self::jobs_in(&directory, |name| open_or_make(&directory, name))?;
-        Ok((store, lock))
+    pub fn own(state_dir: &Path) -> Result<Self, StoreFault> {
+        Ok(Self::new(state_dir, own(state_dir)?))
     }
 
-    fn jobs_in(
-        directory: &Directory,
-        open: impl Fn(&str) -> nix::Result<Directory>,
-    ) -> Result<Self, StoreFault> {
-        let jobs = open(JOBS).map_err(|error| StoreFault::System {
-            path: directory.path().join(JOBS),
-            error,
-        })?;
-        Ok(Self { jobs })
+    fn new(state_dir: &Path, open: Open) -> Self {
+        Self {
+            state_dir: state_dir.to_owned(),
+            open: RwLock::new(open),
+        }
+    }
+
+    fn opened(&self) -> RwLockReadGuard<'_, Open> {
+        self.open.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Owns the directory that is under the path now, if the old one was removed or moved away; true
+    /// if that was so.
+    ///
+    /// # Errors
+    /// As [`Store::own`].
+    pub fn keep(&self) -> Result<bool, StoreFault> {
+        let is_in_place = {
+            let open = self.opened();
+            let now =
+                Directory::open(&self.state_dir, Role::Requests, Trust::Checked).and_then(|now| {
+                    now.open_below(JOBS)
+                        .map_err(|error| system(&now, JOBS, error))
+                });
+            let is_same = match now {
+                Ok(now) => now.is_same_as(&open.jobs),
+                // no descriptor to be had, say: that is no other directory
+                Err(DirectoryFault::System { error, .. }) => error != Errno::ENOENT,
+                Err(_) => false,
+            };
+            is_same && open.lock.as_ref().is_none_or(Lock::is_in_place)
+        };
+        if is_in_place {
+            return Ok(false);
+        }
+        let new = own(&self.state_dir)?;
+        *self.open.write().unwrap_or_else(PoisonError::into_inner) = new;
+        Ok(true)
     }
 
     /// Writes a record in place of its last version, whole and durable.
@@ -118,7 +133,7 @@ impl Store {
     /// See [`replace`].
     pub fn save(&self, record: &Record) -> Result<(), PublishFault> {
         let name = file_name(&record.request.request_id);
-        replace(&self.jobs, &name, &pretty(record), MODE)
+        replace(&self.opened().jobs, &name, &pretty(record), MODE)
     }
 
     /// The record of the job that was made for the request `id`.
@@ -126,7 +141,7 @@ impl Store {
     /// # Errors
     /// Why there is none that can be read.
     pub fn read(&self, id: &str) -> Result<Record, RecordFault> {
-        let file = read_regular(&self.jobs, &file_name(id), MAX_BYTES, true)?;
+        let file = read_regular(&self.opened().jobs, &file_name(id), MAX_BYTES, true)?;
         Ok(read_object(&file.bytes)?)
     }
 
@@ -138,12 +153,15 @@ impl Store {
         &self,
         mut visit: impl FnMut(&str, Result<Record, RecordFault>),
     ) -> nix::Result<()> {
-        self.jobs.for_each_name(|name| {
-            if let Some(id) = name.to_str().and_then(id_of) {
-                visit(id, self.read(id));
-            }
+        let mut ids = Vec::new();
+        self.opened().jobs.for_each_name(|name| {
+            ids.extend(name.to_str().and_then(id_of).map(str::to_owned));
             true
-        })
+        })?;
+        for id in ids {
+            visit(&id, self.read(&id));
+        }
+        Ok(())
     }
 
     /// Removes records last written more than `keep` ago, and the oldest beyond [`MAX_KEPT`], but
@@ -153,10 +171,11 @@ impl Store {
     /// When the directory can't be read.
     pub fn prune(&self, keep: Duration, is_active: impl Fn(&str) -> bool) -> nix::Result<()> {
         let mut files = Vec::new();
-        self.jobs.for_each_name(|name| {
+        let open = self.opened();
+        open.jobs.for_each_name(|name| {
             let id = name.to_str().and_then(id_of);
             if let Some(id) = id.filter(|id| !is_active(id))
-                && let Ok(status) = fstatat(&self.jobs, name, AtFlags::AT_SYMLINK_NOFOLLOW)
+                && let Ok(status) = fstatat(&open.jobs, name, AtFlags::AT_SYMLINK_NOFOLLOW)
             {
                 files.push((from_file_time(&status), id.to_owned()));
             }
@@ -167,7 +186,7 @@ impl Store {
         let limit = Timestamp::now().checked_sub(keep).unwrap_or(Timestamp::MIN);
         for (number, (written, id)) in files.iter().enumerate() {
             if number >= MAX_KEPT || *written < limit {
-                let _ = self.jobs.remove(&file_name(id));
+                let _ = open.jobs.remove(&file_name(id));
             }
         }
         Ok(())
@@ -183,6 +202,38 @@ pub enum RecordFault {
     /// What is in it.
     #[error("holds no job: {0}")]
     Json(#[from] serde_json::Error),
+}
+
+/// Makes, locks and opens what the one that writes needs.
+fn own(state_dir: &Path) -> Result<Open, StoreFault> {
+    if !state_dir.is_absolute() {
+        return Err(DirectoryFault::Relative(state_dir.to_owned()).into());
+    }
+    let mut builder = DirBuilder::new();
+    let made = builder.recursive(true).mode(0o755).create(state_dir);
+    made.map_err(|error| StoreFault::Make {
+        path: state_dir.to_owned(),
+        error,
+    })?;
+    let directory = Directory::open(state_dir, Role::Requests, Trust::Checked)?;
+    let lock = Lock::take(&directory, LOCK)
+        .map_err(|error| system(&directory, LOCK, error))?
+        .ok_or_else(|| StoreFault::Locked(state_dir.to_owned()))?;
+    let jobs = jobs_in(&directory, |name| open_or_make(&directory, name))?;
+    let lock = Some(lock);
+    Ok(Open { jobs, lock })
+}
+
+fn jobs_in(
+    directory: &Directory,
+    open: impl Fn(&str) -> nix::Result<Directory>,
+) -> Result<Directory, StoreFault> {
+    open(JOBS).map_err(|error| system(directory, JOBS, error).into())
+}
+
+fn system(directory: &Directory, name: &str, error: Errno) -> DirectoryFault {
+    let path = directory.path().join(name);
+    DirectoryFault::System { path, error }
 }
 
 fn file_name(id: &str) -> String {

@@ -6,6 +6,7 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use super::ends::Ends;
 use super::seat::Seat;
 use crate::audit::Audit;
 use crate::jobs::record::{Reason, Record};
@@ -19,6 +20,8 @@ pub struct Desk {
     pub store: Store,
     /// Where ends are logged that nobody else logs.
     pub audit: Audit,
+    /// Answered requests whose end may be nobody's to record.
+    pub ends: Ends,
     state: Mutex<State>,
     changed: Condvar,
     cut: PipeReader,
@@ -75,6 +78,7 @@ impl Desk {
         let desk = Self {
             store,
             audit,
+            ends: Ends::default(),
             state: Mutex::new(State {
                 seat: None,
                 is_stopping: false,

@@ -18,7 +18,7 @@ use crate::text::one_line;
 const ANSWER_INTERVAL: Duration = Duration::from_millis(500);
 
 /// From its deadline to when a request is known to have lost its agent (design 3.3).
-const GRACE: SignedDuration = SignedDuration::from_secs(10);
+pub const GRACE: SignedDuration = SignedDuration::from_secs(10);
 
 /// Answers the job's requests, records its end, and gives up its claims.
 pub fn finish(desk: &Desk, job: &mut Job, mut verdict: Verdict) -> Reason {
@@ -144,7 +144,8 @@ pub fn release(desk: &Desk, claim: &Claim, verdict: &Verdict) {
     };
     match seat.claims.release(&claim.name) {
         Ok(true) if has_lost_its_agent(claim) => record_expired(desk, claim, verdict),
-        Ok(_) => {}
+        Ok(true) => desk.ends.note_claim(claim, &desk.audit.host),
+        Ok(false) => {}
         Err(error) => {
             let path = seat.claims.claimed.path_of(claim.name.as_str());
             tracing::error!("{path} can't be removed: {}", with_advice(error));

@@ -4,6 +4,7 @@ mod approval;
 pub mod config;
 mod desk;
 mod ending;
+mod ends;
 pub mod gate;
 mod intake;
 mod job;
@@ -33,7 +34,6 @@ use thiserror::Error;
 use crate::audit::Audit;
 use crate::interrupt::Interrupt;
 use crate::jobs::store::{Store, StoreFault};
-use crate::spool::lock::Lock;
 use config::{Config, ConfigFault, DEFAULT_PATH};
 use desk::Desk;
 use seat::{LOCK_PAUSE, LOCK_TIME, Seat, SeatFault};
@@ -135,17 +135,16 @@ fn serve(path: PathBuf, matches: &ArgMatches) -> Result<(), Fault> {
     end_at_a_panic();
     let config = Config::load(&path)?;
     let seat = Seat::take_patiently(&config, || true)?;
-    let (store, lock) = own_patiently(&config.state_dir)?;
+    let store = own_patiently(&config.state_dir)?;
     let (sender, reports) = mpsc::channel();
     let (desk, heard) = Desk::new(store, Audit::new(config.log_dir.clone()), sender)?;
     let service = Service::new(path, config, Arc::new(desk), (reports, heard), interrupt);
     service.run(seat);
-    drop(lock);
     Ok(())
 }
 
 /// Who has just let go of the spool lets go of its records next.
-fn own_patiently(state_dir: &Path) -> Result<(Store, Lock), StoreFault> {
+fn own_patiently(state_dir: &Path) -> Result<Store, StoreFault> {
     let end = Instant::now() + LOCK_TIME;
     loop {
         match Store::own(state_dir) {

@@ -1,6 +1,8 @@
 //! What a responder does before it serves: it ends what its forerunner left running, and takes over
 //! its jobs (design 3.4).
 
+use jiff::{SignedDuration, Timestamp};
+
 use super::job::{Claim, Job, Verdict};
 use super::process::{end_leftovers, end_marked};
 use super::seat::Seat;
@@ -32,7 +34,7 @@ impl Service {
         let (mut records, mut unreadable) = (Vec::new(), Vec::new());
         let listed = self.desk.store.for_each(|id, read| match read {
             Ok(record) if !record.is_over() => records.push(record),
-            Ok(_) => {}
+            Ok(record) => self.note_recent(&record),
             Err(fault) => {
                 tracing::warn!(job = one_line(id), "its record {fault}");
                 unreadable.push(id.to_owned());
@@ -46,6 +48,23 @@ impl Service {
         }
         records.sort_by(|one, other| one.start_time.cmp(&other.start_time));
         (records, unreadable)
+    }
+
+    /// An answer that was given shortly before a crash may never have reached its agent.
+    fn note_recent(&self, record: &Record) {
+        let is_answered = record.reason() != Some(Reason::Cancelled);
+        let deadline = record.deadline.parse::<Timestamp>();
+        let Some(deadline) = deadline.ok().filter(|_| is_answered) else {
+            return;
+        };
+        let is_recent = Timestamp::now().duration_since(deadline) < SignedDuration::from_hours(1);
+        if is_recent {
+            for request in record.requests() {
+                self.desk
+                    .ends
+                    .note(request, deadline, &self.desk.audit.host);
+            }
+        }
     }
 
     fn take_over(&mut self, seat: &Seat, record: Record, stuck: bool) {

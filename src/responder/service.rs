@@ -244,6 +244,7 @@ impl Service {
             return;
         }
         systemd::alive();
+        self.keep_store();
         self.keep_seat();
         self.collect();
         if let Some(seat) = self.desk.seat() {
@@ -251,8 +252,20 @@ impl Service {
             self.scan(&seat);
         }
         self.prune();
+        if let Err(reason) = self.desk.ends.settle(&self.desk.audit) {
+            self.complain("audit", &reason);
+        }
         self.write_metrics();
         self.is_looking = false;
+    }
+
+    /// Moves to the records' directory that is under the path now.
+    fn keep_store(&mut self) {
+        match self.desk.store.keep() {
+            Ok(false) => _ = self.complaints.remove("store"),
+            Ok(true) => tracing::warn!("state_dir was removed or moved away, and made anew"),
+            Err(fault) => self.complain("store", &fault.to_string()),
+        }
     }
 
     /// Moves to the spool that is under the paths now.

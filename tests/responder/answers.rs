@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
+use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use crate::env::{wait_for, with};
@@ -134,5 +135,56 @@ fn files_have_the_modes_that_readers_need() {
     assert_eq!(mode(&format!("state/jobs/{id}.json")), 0o640);
     for name in [".claimed", ".rejected", ".answers"] {
         assert_eq!(mode(&format!("requests/{name}")), 0o755);
+    }
+}
+
+#[test]
+fn the_end_of_an_answered_request_whose_agent_was_killed_is_recorded_and_no_other_twice() {
+    let scene = held(HELD);
+    let agent = |lines: &str| scene.env.start(&format!("action=off\n{lines}"));
+    let mut killed = agent("nodename=n1\nresponse_timeout=5\n");
+    wait_for("its task to run", || (ran(&scene).len() == 1).then_some(()));
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    let_go(&scene);
+    let id = ran(&scene).remove(0);
+    assert_eq!(scene.answer("n1", &id)["success"], true);
+    let well = agent("nodename=n2\nresponse_timeout=5\n")
+        .wait_with_output()
+        .unwrap();
+    assert_eq!(well.status.code(), Some(0));
+    assert_eq!(
+        scene.env.statuses(),
+        ["requested", "requested", "completed"]
+    );
+    let events = wait_for("its end", || {
+        let events = scene.env.events();
+        (events.len() == 4).then_some(events)
+    });
+    assert_eq!(
+        (&events[3]["status"], &events[3]["request_id"]),
+        (&"expired".into(), &id.into())
+    );
+    scene.signal(Signal::SIGHUP);
+    scene.wait_for_log(&["read anew"]);
+    assert_eq!(scene.env.events().len(), 4);
+}
+
+#[test]
+fn records_go_on_when_state_dir_is_removed_or_moved_away() {
+    let scene = Scene::new(TRUE);
+    let state = scene.path("state");
+    let ways: [&dyn Fn(); 2] = [&|| fs::remove_dir_all(&state).unwrap(), &|| {
+        fs::rename(&state, scene.path("elsewhere")).unwrap();
+    }];
+    for (number, way) in ways.iter().enumerate() {
+        way();
+        wait_for("it to be made anew", || {
+            let count = scene.log().matches("made anew").count();
+            (count > number).then_some(())
+        });
+        let id = scene.request("off", "n1", 60.0);
+        assert_eq!(scene.answer("n1", &id)["success"], true);
+        assert!(scene.ended_job(&id)["completion_time"].is_string());
     }
 }
