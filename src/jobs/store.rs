@@ -8,8 +8,7 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use nix::errno::Errno;
-use nix::fcntl::AtFlags;
-use nix::sys::stat::{Mode, fstatat};
+use nix::sys::stat::Mode;
 use thiserror::Error;
 
 use super::record::Record;
@@ -19,7 +18,6 @@ use crate::spool::file::{FileFault, read_regular};
 use crate::spool::json::{pretty, read_object};
 use crate::spool::lock::Lock;
 use crate::spool::publish::{PublishFault, replace};
-use crate::spool::time::from_file_time;
 
 const JOBS: &str = "jobs";
 const LOCK: &str = ".lock";
@@ -175,9 +173,9 @@ impl Store {
         open.jobs.for_each_name(|name| {
             let id = name.to_str().and_then(id_of);
             if let Some(id) = id.filter(|id| !is_active(id))
-                && let Ok(status) = fstatat(&open.jobs, name, AtFlags::AT_SYMLINK_NOFOLLOW)
+                && let Some(written) = open.jobs.written(name)
             {
-                files.push((from_file_time(&status), id.to_owned()));
+                files.push((written, id.to_owned()));
             }
             true
         })?;

@@ -3,8 +3,6 @@
 use std::ffi::{OsStr, OsString};
 
 use jiff::Timestamp;
-use nix::fcntl::AtFlags;
-use nix::sys::stat::fstatat;
 
 use super::config::Unmatched;
 use super::ending::release;
@@ -36,37 +34,37 @@ impl Service {
 
     /// Looks at every file of the spool's directories.
     pub(super) fn scan(&mut self, seat: &Seat) {
-        let mut names: Vec<OsString> = Vec::new();
-        self.list(&seat.spool.requests, &mut names);
-        // who came first is served first, whatever the order of the directory
-        names.sort_by_cached_key(|name| written(&seat.spool.requests, name));
+        // what was claimed came before what wasn't
+        let mut names = self.list(&seat.claims.claimed);
+        // what is at work may have ended while the directory was read
+        names.retain(|name| name.to_str().is_none_or(|name| !self.is_known(name)));
+        self.collect();
+        self.in_batches(&names, |service, name| service.adopt(seat, name));
+        let names = self.list(&seat.spool.requests);
+        self.in_batches(&names, |service, name| service.take_in(seat, name));
+        for name in self.list(&seat.answers) {
+            self.answered(&name);
+        }
+    }
+
+    fn in_batches(&mut self, names: &[OsString], mut look: impl FnMut(&mut Self, &OsStr)) {
         for (number, name) in names.iter().enumerate() {
-            self.take_in(seat, name);
+            look(self, name);
             if number % BATCH == BATCH - 1 {
                 super::systemd::alive();
                 self.collect();
                 self.start_jobs();
             }
         }
-        names.clear();
-        self.list(&seat.claims.claimed, &mut names);
-        // what is at work may have ended while the directory was read
-        names.retain(|name| name.to_str().is_none_or(|name| !self.is_known(name)));
-        self.collect();
-        for name in &names {
-            self.adopt(seat, name);
-        }
-        names.clear();
-        self.list(&seat.answers, &mut names);
-        for name in &names {
-            self.answered(name);
-        }
     }
 
-    fn list(&mut self, directory: &Directory, names: &mut Vec<OsString>) {
+    /// The visible names, in the order in which the files were written: what is asked of one node is
+    /// done in that order.
+    fn list(&mut self, directory: &Directory) -> Vec<OsString> {
+        let mut files = Vec::new();
         let listed = directory.for_each_name(|name| {
             if is_visible(name) {
-                names.push(name.to_owned());
+                files.push((directory.written(name), name.to_owned()));
             }
             true
         });
@@ -78,6 +76,8 @@ impl Service {
             );
             self.complain("list", &what);
         }
+        files.sort_unstable();
+        files.into_iter().map(|(_, name)| name).collect()
     }
 
     fn is_known(&self, name: &str) -> bool {
@@ -292,12 +292,6 @@ impl Service {
             ),
         }
     }
-}
-
-/// When a file was last written; what can't be looked at comes first.
-fn written(directory: &Directory, name: &OsStr) -> Option<(i64, i64)> {
-    let status = fstatat(directory, name, AtFlags::AT_SYMLINK_NOFOLLOW).ok()?;
-    Some((status.st_mtime, status.st_mtime_nsec))
 }
 
 /// Names that readers ignore (design 3.1).

@@ -6,14 +6,16 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
+use jiff::Timestamp;
 use nix::dir::Dir;
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, open, openat, readlinkat};
-use nix::sys::stat::{FileStat, Mode, fstat};
+use nix::sys::stat::{FileStat, Mode, fstat, fstatat};
 use nix::unistd::{AccessFlags, UnlinkatFlags, faccessat, fsync, geteuid, unlinkat};
 use thiserror::Error;
 
 use super::system::{uninterrupted, with_advice};
+use super::time::from_file_time;
 use crate::text::one_line;
 
 /// What a spool directory is for; their rules of ownership differ (design 4.2).
@@ -176,6 +178,13 @@ impl Directory {
         let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_FORCE_SYNC;
         // a kernel without statx, or a server that doesn't answer, must not end the wait
         statx(&self.descriptor, "", flags, StatxFlags::NLINK).map_or(true, |now| now.stx_nlink > 0)
+    }
+
+    /// When the entry `name` was last written, if it is there.
+    #[must_use]
+    pub fn written(&self, name: &OsStr) -> Option<Timestamp> {
+        let status = fstatat(&self.descriptor, name, AtFlags::AT_SYMLINK_NOFOLLOW);
+        status.ok().map(|status| from_file_time(&status))
     }
 
     /// Calls `visit` with the name of each entry until it returns false.
