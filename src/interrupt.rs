@@ -68,6 +68,14 @@ impl Interrupt {
         Some(Interrupted(signal.unwrap_or(Signal::SIGTERM)))
     }
 
+    /// Whether a signal has come that [`Interrupt::signal`] hasn't told of.
+    #[must_use]
+    pub fn has_come(&self) -> bool {
+        let mut descriptors = [PollFd::new(self.signals.as_fd(), PollFlags::POLLIN)];
+        let at_once = Some(TimeSpec::from_duration(Duration::ZERO));
+        matches!(ppoll(&mut descriptors, at_once, None), Ok(1..))
+    }
+
     /// Waits until `descriptor` is ready for `events` (or broken), or `timeout` has passed; returns
     /// whether it is ready.
     ///

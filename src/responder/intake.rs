@@ -49,6 +49,10 @@ impl Service {
 
     fn in_batches(&mut self, names: &[OsString], mut look: impl FnMut(&mut Self, &OsStr)) {
         for (number, name) in names.iter().enumerate() {
+            // it may say that nothing more is to be claimed; what is left is found by the next look
+            if self.interrupt.has_come() {
+                return;
+            }
             look(self, name);
             if number % BATCH == BATCH - 1 {
                 super::systemd::alive();
