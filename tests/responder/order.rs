@@ -1,6 +1,7 @@
 //! Which jobs run when: one node's in order, others beside each other, joint ones once, all at last.
 
 use std::fs;
+use std::time::{Duration, SystemTime};
 
 use serde_json::{Value, json};
 
@@ -54,20 +55,61 @@ fn one_nodes_jobs_run_one_after_the_other_and_other_nodes_beside_them() {
 }
 
 #[test]
-fn no_more_jobs_run_than_may_and_the_next_one_takes_the_first_free_place() {
+fn no_more_jobs_run_than_may_and_those_that_wait_are_seen_to() {
     let scene = Scene::gated("max_jobs = 2\n");
-    let ids: Vec<_> = (1..=4)
-        .map(|n| scene.request("off", &format!("n{n}"), 60.0))
-        .collect();
+    let ids = ["n1", "n2", "n3", "n4"].map(|node| (node, scene.request("off", node, 60.0)));
     scene.ran(2);
-    scene.job_at(&ids[3], "Queued");
+    let is_queued = |id: &String| scene.job(id).is_some_and(|job| reason_of(&job) == "Queued");
+    let (waiting, running) = wait_for("two to wait", || {
+        let parts: (Vec<_>, Vec<_>) = ids.iter().partition(|(_, id)| is_queued(id));
+        (parts.0.len() == 2).then_some(parts)
+    });
     scene.still_serves();
     assert_eq!(scene.lines("ran").len(), 2);
-    for (number, id) in ids.iter().enumerate() {
+    for (node, id) in running.into_iter().chain(waiting) {
         scene.let_go(id);
-        is_success(&scene, &format!("n{}", number + 1), id);
+        is_success(&scene, node, id);
     }
     assert_eq!(scene.lines("ran").len(), 4);
+}
+
+#[test]
+fn what_lies_there_at_the_start_is_run_in_the_order_in_which_it_came() {
+    let mut scene = Scene::without_responder(&serving("DIR/task"));
+    scene.script("task", "echo $FENCE_ACTION >>DIR/$FENCE_NODE");
+    let nodes: Vec<_> = (0..8).map(|number| format!("n{number}")).collect();
+    let lay = |node: &String, action, age| {
+        let id = scene.request(action, node, 60.0);
+        let path = scene.path("requests").join(name_of(node, &id));
+        let file = fs::File::options().write(true).open(path).unwrap();
+        file.set_modified(SystemTime::now() - Duration::from_secs(age))
+            .unwrap();
+        (node.clone(), id)
+    };
+    let mut ids: Vec<_> = nodes.iter().map(|node| lay(node, "reboot", 1)).collect();
+    ids.extend(nodes.iter().map(|node| lay(node, "off", 2)));
+    scene.start();
+    for (node, id) in &ids {
+        is_success(&scene, node, id);
+    }
+    for node in &nodes {
+        assert_eq!(scene.lines(node), ["off", "reboot"], "{node}");
+    }
+}
+
+#[test]
+fn a_claim_comes_before_what_nobody_has_claimed() {
+    let mut scene = Scene::without_responder(&serving("DIR/task"));
+    scene.script("task", "echo $FENCE_ACTION >>DIR/order");
+    let claimed = uuid();
+    scene.lay_claim(
+        &name_of("n1", &claimed),
+        &request(&claimed, "off", "n1", 60.0),
+    );
+    let other = scene.request("reboot", "n1", 60.0);
+    scene.start();
+    is_success(&scene, "n1", &other);
+    assert_eq!(scene.lines("order"), ["off", "reboot"]);
 }
 
 #[test]
