@@ -280,6 +280,28 @@ fn sigterm_lets_what_runs_come_to_its_end_and_leaves_the_rest() {
 }
 
 #[test]
+fn sigterm_is_heard_while_many_requests_are_claimed() {
+    const COUNT: usize = 1000;
+    let mut scene = Scene::without_responder(&serving("/bin/true"));
+    for number in 0..COUNT {
+        scene.request("off", &format!("n{number}"), 600.0);
+    }
+    scene.start();
+    assert_eq!(scene.stop(), Some(0));
+    let visible = |name: &String| !name.starts_with('.');
+    let left = scene
+        .env
+        .names_in("requests")
+        .into_iter()
+        .filter(visible)
+        .count();
+    let claimed = scene.env.names_in("requests/.claimed").len();
+    let answered = scene.env.names_in("responses").len();
+    assert!(left > 0, "{claimed} claimed, {answered} answered");
+    assert_eq!(left + claimed + answered, COUNT);
+}
+
+#[test]
 fn no_next_task_and_no_retry_starts_after_sigterm() {
     let mut scene = Scene::gated_without_responder("");
     let second = "[[rule.task]]\nname = \"second\"\nexec = [\"/bin/touch\", \"DIR/second\"]\n";
