@@ -9,7 +9,7 @@ use fence_recorder::spool::directory::{Directory, Role, Trust};
 use fence_recorder::spool::lock::{LOCK, Lock};
 
 use crate::env::{AGENT, Ended, wait_for};
-use crate::scene::{Scene, name_of, request, serving, uuid};
+use crate::scene::{Scene, name_of, reason_of, request, serving, uuid};
 
 /// Longer than the pause between two looks of the responder.
 const A_LOOK: Duration = Duration::from_millis(2500);
@@ -191,4 +191,61 @@ fn without_a_spool_no_responder_starts_and_none_is_made() {
     let mut command = scene.env.command(AGENT);
     command.args(["responder", "--config", "/nonexistent/responder.toml"]);
     ended(command).failed_with(&["/nonexistent/responder.toml"]);
+}
+
+#[test]
+fn what_runs_goes_on_while_a_directory_beside_it_is_made_again() {
+    let scene = Scene::gated("");
+    let id = scene.request("off", "n1", 60.0);
+    scene.ran(1);
+    let answers = scene.path("requests/.answers");
+    fs::remove_dir(&answers).unwrap();
+    wait_for("it to be made again", || answers.exists().then_some(()));
+    scene.let_go(&id);
+    assert_eq!(scene.answer("n1", &id)["success"], true);
+    assert_eq!(reason_of(&scene.ended_job(&id)), "Completed");
+    assert_eq!(scene.lines("ran").len(), 1);
+}
+
+#[test]
+fn what_ran_while_the_spool_was_unsafe_is_answered_once_that_is_mended() {
+    let scene = Scene::gated("");
+    let id = scene.request("off", "n1", 60.0);
+    scene.ran(1);
+    scene.env.chmod("requests", 0o777);
+    scene.wait_for_log(&["writable by others"]);
+    scene.let_go(&id);
+    assert_eq!(reason_of(&scene.ended_job(&id)), "Cancelled");
+    assert!(scene.answered("n1", &id).is_none());
+    scene.env.chmod("requests", 0o755);
+    scene.ran(2);
+    scene.let_go(&id);
+    assert_eq!(scene.answer("n1", &id)["success"], true);
+}
+
+#[test]
+fn without_inotify_the_responder_looks_by_itself() {
+    let mut scene = Scene::gated_without_responder("max_jobs = 1\n");
+    let inner = scene.command();
+    // a user namespace has a limit of its own
+    let limit = "echo 0 >/proc/sys/user/max_inotify_instances && exec \"$@\"";
+    let mut command = Command::new("/usr/bin/unshare");
+    command.args(["--user", "--map-root-user", "/bin/sh", "-c", limit, "sh"]);
+    command.arg(inner.get_program()).args(inner.get_args());
+    command.stderr(
+        fs::File::options()
+            .append(true)
+            .open(scene.path("log.txt"))
+            .unwrap(),
+    );
+    scene.start_as(command);
+    scene.wait_for_log(&["no inotify watch on the spool", "looking every 2s"]);
+    let running = scene.request("off", "n1", 60.0);
+    scene.ran(1);
+    let withdrawn = scene.request("off", "n2", 60.0);
+    scene.job_at(&withdrawn, "Queued");
+    scene.withdraw("n2", &withdrawn);
+    assert_eq!(reason_of(&scene.ended_job(&withdrawn)), "Cancelled");
+    scene.let_go(&running);
+    assert_eq!(scene.answer("n1", &running)["success"], true);
 }
