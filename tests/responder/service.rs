@@ -596,8 +596,10 @@ fn an_idle_responder_wakes_at_most_once_a_second_and_is_small() {
     std::thread::sleep(Duration::from_secs(SECONDS));
     let slept = sleeps(scene.pid()) - before;
     assert!(slept <= SECONDS, "{slept} times in {SECONDS} s");
-    let peak = scene.status("VmHWM");
-    assert!(peak < 12 * 1024, "{peak} kB");
+    // its own memory: how much of the program's file is mapped differs between builds, and
+    // benches/responder.rs has the whole of a release build
+    let memory = scene.status("RssAnon");
+    assert!(memory < 4 * 1024, "{memory} kB");
 }
 
 #[test]
