@@ -25,20 +25,20 @@ impl Service {
         let (Some(name), Some(seat)) = (FileName::parse(name), self.desk.seat()) else {
             return;
         };
+        // one that is found again was said already, and can't be removed
+        let path = seat.answers.path_of(name.as_str());
         match Answer::read(&seat.answers, &name) {
             Ok(answer) => self.take_answer(&name, answer),
-            Err(fault) => tracing::warn!("{} {fault}", seat.answers.path_of(name.as_str())),
+            Err(fault) if fault.is_missing() => return,
+            Err(fault) => self.complain("answers", &format!("{path} {fault}")),
         }
         // whatever it was, it has been looked at
         match seat.answers.remove(name.as_str()) {
             Ok(()) | Err(Errno::ENOENT) => {}
-            Err(error) => {
-                let path = seat.answers.path_of(name.as_str());
-                self.complain(
-                    "answers",
-                    &format!("{path} can't be removed: {}", with_advice(error)),
-                );
-            }
+            Err(error) => self.complain(
+                "removing answers",
+                &format!("{path} can't be removed: {}", with_advice(error)),
+            ),
         }
     }
 

@@ -22,21 +22,24 @@ pub const GRACE: SignedDuration = SignedDuration::from_secs(10);
 
 /// Answers the job's requests, records its end, and gives up its claims.
 pub fn finish(desk: &Desk, job: &mut Job, mut verdict: Verdict) -> Reason {
-    let seat = desk.seat();
-    if job.drop_withdrawn(seat.as_deref()) == 0 && verdict.reason != Reason::Cancelled {
+    job.drop_withdrawn(desk.seat().as_deref());
+    let mut is_answered = false;
+    let mut failed = None;
+    // one answer that could not be given changes none of the others
+    for claim in &job.claims {
+        match answer(desk, job, claim, &verdict) {
+            Ok(given) => is_answered |= given,
+            Err(instead) => failed = Some(instead),
+        }
+    }
+    if let Some(instead) = failed {
+        verdict = instead;
+    } else if !is_answered && verdict.reason != Reason::Cancelled {
         let message = format!(
             "the request was withdrawn; before that: {}",
             verdict.message
         );
         verdict = Verdict::new(Reason::Cancelled, message);
-    }
-    // one answer that could not be given changes none of the others
-    let answers = job
-        .claims
-        .iter()
-        .map(|claim| answer(desk, job, claim, &verdict));
-    if let Some(other) = answers.filter_map(Result::err).last() {
-        verdict = other;
     }
     end(desk, job, &verdict);
     for claim in &job.claims {
@@ -60,11 +63,12 @@ pub fn end(desk: &Desk, job: &mut Job, verdict: &Verdict) {
     }
 }
 
-/// Publishes the answer, again and again until the deadline if it can't be written.
+/// Publishes the answer, again and again until the deadline if it can't be written; false if the
+/// agent withdraws its request meanwhile.
 ///
 /// # Errors
 /// How the job ends instead.
-fn answer(desk: &Desk, job: &Job, claim: &Claim, verdict: &Verdict) -> Result<(), Verdict> {
+fn answer(desk: &Desk, job: &Job, claim: &Claim, verdict: &Verdict) -> Result<bool, Verdict> {
     let performed = job.record.performs;
     let response = Response::to(
         &claim.request,
@@ -77,8 +81,8 @@ fn answer(desk: &Desk, job: &Job, claim: &Claim, verdict: &Verdict) -> Result<()
             return Err(Verdict::new(Reason::Cancelled, "the spool was removed"));
         };
         let fault = match publish(&seat, &response, claim) {
-            Ok(()) => return Ok(()),
-            Err(None) => return already_there(&seat, claim, verdict),
+            Ok(()) => return Ok(true),
+            Err(None) => return Err(somebody_elses(&seat, claim, verdict)),
             Err(Some(fault)) => fault,
         };
         tracing::error!(job = job.id(), "the answer: {fault}");
@@ -88,6 +92,9 @@ fn answer(desk: &Desk, job: &Job, claim: &Claim, verdict: &Verdict) -> Result<()
             return Err(Verdict::new(Reason::AnswerFailed, message));
         }
         desk.wait_until(next, || false);
+        if matches!(seat.claims.holds(&claim.name), Ok(false)) {
+            return Ok(false);
+        }
     }
 }
 
@@ -111,30 +118,28 @@ fn is_there(seat: &Seat, claim: &Claim) -> bool {
     !matches!(seat.answer_to(&claim.name), Err(fault) if fault.is_missing())
 }
 
-/// A file under the answer's name is never replaced, whether it counts or not.
-fn already_there(seat: &Seat, claim: &Claim, verdict: &Verdict) -> Result<(), Verdict> {
-    let path = seat.spool.responses.path_of(claim.name.as_str());
-    Err(match seat.answer_to(&claim.name) {
+/// How the job ends where another file has the answer's name: that is never replaced, whether it
+/// counts or not.
+fn somebody_elses(seat: &Seat, claim: &Claim, verdict: &Verdict) -> Verdict {
+    let (what, path) = (
+        &verdict.message,
+        seat.spool.responses.path_of(claim.name.as_str()),
+    );
+    match seat.answer_to(&claim.name) {
         Ok(response) => {
             let word = if response.success {
                 "success"
             } else {
                 "failure"
             };
-            let message = format!(
-                "{}; somebody else had answered with {word}",
-                verdict.message
-            );
+            let message = format!("{what}; somebody else had answered with {word}");
             Verdict::new(Reason::AnsweredElsewhere, message)
         }
         Err(fault) => {
-            let message = format!(
-                "{}; not answered, because {path} is there and {fault}",
-                verdict.message
-            );
+            let message = format!("{what}; not answered, because {path} is there and {fault}");
             Verdict::new(Reason::AnswerFailed, message)
         }
-    })
+    }
 }
 
 /// Removes a claim that has its answer. Of one that outlived its agent nobody else records the end.

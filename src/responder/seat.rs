@@ -19,6 +19,7 @@ use crate::spool::response::{Response, ResponseFault};
 use crate::spool::system::with_advice;
 use crate::spool::time::timestamp_text;
 use crate::spool::watch::{Interest, Watch};
+use crate::spool::withdraw;
 use crate::spool::{Spool, SpoolFault};
 
 /// How long a responder waits for another one to let go of the spool (design 3.4).
@@ -145,8 +146,16 @@ impl Seat {
         };
         is_same
             && self.lock.is_in_place()
-            && self.claims.claimed.revalidate()
-            && self.answers.revalidate()
+            && self.is_below(withdraw::CLAIMED, &self.claims.claimed)
+            && self.is_below(ANSWERS, &self.answers)
+    }
+
+    /// Whether `name` in request_dir is this directory still.
+    fn is_below(&self, name: &str, directory: &Directory) -> bool {
+        match self.spool.requests.open_below(name) {
+            Ok(now) => now.is_same_as(directory),
+            Err(error) => !matches!(error, Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP),
+        }
     }
 
     /// A watch on all that is news to a responder. response_dir is watched for nothing but its end:

@@ -46,6 +46,14 @@ pub enum AnswerFault {
     Request,
 }
 
+impl AnswerFault {
+    /// Whether no answer is there at all.
+    #[must_use]
+    pub fn is_missing(&self) -> bool {
+        matches!(self, Self::File(FileFault::Missing))
+    }
+}
+
 impl Answer {
     /// An answer to the request `id`, given now.
     #[must_use]

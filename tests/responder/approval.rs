@@ -6,7 +6,7 @@ use std::process::Stdio;
 use nix::sys::signal::Signal;
 
 use crate::env::{AGENT, Ended, wait_for};
-use crate::scene::{Scene, publish, reason_of, request, uuid};
+use crate::scene::{Scene, name_of, publish, reason_of, request, uuid};
 
 const BY_HAND: &str = "[[rule]]\nnodes = [\"*\"]\napproval = \"manual\"\n";
 
@@ -367,4 +367,23 @@ fn an_answer_that_is_taken_after_the_deadline_counts_no_more() {
     scene.signal(Signal::SIGCONT);
     assert_eq!(scene.answer("n1", &id)["success"], false);
     assert_eq!(reason_of(&scene.ended_job(&id)), "Expired");
+}
+
+#[test]
+fn a_directory_among_the_answers_is_said_once_and_hinders_nobody() {
+    let mut scene = Scene::new(BY_HAND);
+    let odd = name_of("n1", &uuid());
+    fs::create_dir(scene.path("requests/.answers").join(&odd)).unwrap();
+    scene.wait_for_log(&[&odd, "can't be removed"]);
+    // that is noticed by a look at everything
+    fs::rename(
+        scene.path("requests/.claimed"),
+        scene.path("requests/.moved"),
+    )
+    .unwrap();
+    scene.wait_for_log(&["serving the spool that was made anew"]);
+    let other = scene.request("off", "n2", 30.0);
+    scene.job_at(&other, "WaitingForApproval");
+    scene.stop();
+    assert_eq!(scene.log().matches(&odd).count(), 2, "{}", scene.log());
 }

@@ -83,7 +83,7 @@ fn a_wrong_value_at_the_top_is_refused_where_it_stands() {
         ("unmatched = »\"drop\"", "refuse, ignore, not \"drop\""),
         ("keep_jobs = »\"soon\"", "keep_jobs must be a duration"),
         ("stop_grace = »30", "stop_grace must be a duration"),
-        ("stop_grace = »\"61m\"", "to 3600 s"),
+        ("stop_grace = »\"61m\"", "1m 30s\", from 0 s to 3600 s"),
         ("request_dir = »\"requests\"", "request_dir must be an abs"),
         ("response_dir = »\"\"", "response_dir must be an absolute"),
         ("state_dir = »5", "state_dir must be a string"),
@@ -92,7 +92,7 @@ fn a_wrong_value_at_the_top_is_refused_where_it_stands() {
         ("defaults = »5", "defaults must be a table"),
         ("[defaults]\nretry_count = »0", "from 1 to 100"),
         ("[defaults]\nretry_interval = »\"-1s\"", "a duration"),
-        ("[defaults]\ntimeout = »\"0s\"", "a duration"),
+        ("[defaults]\ntimeout = »\"0s\"", "from 0.001 s"),
         ("[defaults]\ntimeout = »\"25h\"", "to 86400 s"),
     ];
     for (line, words) in cases {

@@ -298,6 +298,33 @@ fn a_command_is_told_of_the_request_in_words_environment_and_input() {
     assert!(off.abs() < SignedDuration::from_millis(1), "{off}");
 }
 
+#[test]
+fn what_systemd_tells_the_responder_is_not_told_to_tasks() {
+    let mut scene = Scene::without_responder(&rule("exec = [\"DIR/task\"]"));
+    scene.script("task", "env >DIR/env");
+    let words = "export NOTIFY_SOCKET=/no/such LISTEN_FDS=1 LISTEN_PID=$$ KEPT=1; exec \"$@\"";
+    scene.start_through(words);
+    scene.run("off", "n1");
+    let environment = scene.text("env");
+    assert!(environment.contains("KEPT=1\n"), "{environment}");
+    for name in ["NOTIFY_SOCKET", "LISTEN_FDS", "LISTEN_PID"] {
+        assert!(!environment.contains(name), "{environment}");
+    }
+}
+
+#[test]
+fn what_cant_be_recorded_is_not_run() {
+    let rules = rule("exec = [\"DIR/task\"]\nretry_count = 1");
+    let scene = Scene::with_scripts(&rules, &[("task", "echo x >>DIR/ran")]);
+    fs::remove_dir(scene.path("state/jobs")).unwrap();
+    let id = scene.request("off", "n1", 30.0);
+    let answer = scene.answer("n1", &id);
+    assert_eq!(answer["success"], false);
+    let message = answer["message"].as_str().unwrap();
+    assert!(message.contains("its record can't be written"), "{message}");
+    assert!(!scene.path("ran").exists());
+}
+
 /// One of the sets of signals in a process's status; those above 31 are the C library's.
 fn signals(pid: &str, set: &str) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
@@ -439,6 +466,21 @@ fn an_expired_request_starts_nothing() {
     assert!(!scene.path("tries").exists());
 }
 
+/// Waits until the thread of the responder's one job waits for its next attempt.
+fn until_it_pauses(pid: Pid) {
+    let futex = format!("{} ", nix::libc::SYS_futex);
+    wait_for("the job to pause", || {
+        let threads = fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten();
+        let read = |thread: &fs::DirEntry, file| {
+            fs::read_to_string(thread.path().join(file)).unwrap_or_default()
+        };
+        let pauses = |thread: fs::DirEntry| {
+            read(&thread, "comm") == "job\n" && read(&thread, "syscall").starts_with(&futex)
+        };
+        threads.map(pauses).find(|pauses| *pauses).map(|_| ())
+    });
+}
+
 #[test]
 fn a_request_that_is_withdrawn_in_a_pause_starts_no_other_attempt() {
     let rules = rule("exec = [\"DIR/task\"]\nretry_interval = \"15s\"");
@@ -447,6 +489,7 @@ fn a_request_that_is_withdrawn_in_a_pause_starts_no_other_attempt() {
     wait_for("the first attempt's end", || {
         (scene.job(&id)?["tasks"][0]["attempts"][0]["state"] == "Failed").then_some(())
     });
+    until_it_pauses(scene.pid());
     scene.withdraw("n1", &id);
     let job = scene.ended_job(&id);
     assert_eq!(reason_of(&job), "Cancelled");

@@ -1,5 +1,7 @@
 //! Requests that are withdrawn: at whatever moment, nothing more is done for them.
 
+use std::fs;
+
 use crate::env::wait_for;
 use crate::scene::{Scene, name_of, reason_of, serving};
 
@@ -90,6 +92,22 @@ fn a_success_after_the_withdrawal_is_recorded_but_no_answer() {
     scene.let_go(&id);
     let job = is_cancelled(&scene, "n1", &id);
     assert_eq!(job["conditions"][1]["status"], "True", "{job}");
+}
+
+#[test]
+fn an_answer_that_can_only_be_written_after_the_withdrawal_is_not_written() {
+    let scene = Scene::gated("");
+    let id = scene.request("off", "n1", 30.0);
+    scene.ran(1);
+    let hindrance = scene
+        .path("responses")
+        .join(format!(".{}.tmp", name_of("n1", &id)));
+    fs::create_dir(&hindrance).unwrap();
+    scene.let_go(&id);
+    scene.wait_for_log(&["the answer", &id]);
+    scene.withdraw("n1", &id);
+    is_cancelled(&scene, "n1", &id);
+    fs::remove_dir(hindrance).unwrap();
 }
 
 #[test]

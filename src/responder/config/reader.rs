@@ -187,8 +187,9 @@ impl<'a> Table<'a> {
         if duration.is_none() {
             let (from, to) = range.into_inner();
             let wanted = format!(
-                "a duration like \"90s\" or \"1m 30s\", from {from:?} to {} s",
-                to.as_secs()
+                "a duration like \"90s\" or \"1m 30s\", from {} s to {} s",
+                from.as_secs_f64(),
+                to.as_secs_f64()
             );
             self.wants(key, &wanted, value);
         }
