@@ -13,6 +13,7 @@
 
 pub mod agent;
 pub mod audit;
+pub mod bmc;
 pub mod interrupt;
 pub mod jobs;
 pub mod manpage;

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use fence_recorder::{agent, operator, responder};
+use fence_recorder::{agent, bmc, operator, responder};
 
 fn main() -> ExitCode {
     let arguments: Vec<_> = std::env::args_os().skip(1).collect();
@@ -13,6 +13,8 @@ fn main() -> ExitCode {
         responder::main(rest)
     } else if word == responder::gate::WORD {
         responder::gate::main(rest)
+    } else if word == bmc::WORD {
+        bmc::main()
     } else if let Some(command) = operator::Command::parse(word) {
         operator::main(command, rest)
     } else {

@@ -1,6 +1,7 @@
 //! Manual pages in troff's man format: what all pages have in common.
 
-use roff::{Inline, Roff, bold, roman};
+use clap::Command;
+use roff::{Inline, Roff, bold, italic, roman};
 
 /// The day of this version.
 const RELEASED: &str = "2026-12-01";
@@ -59,6 +60,37 @@ impl Page {
                 self.0.control("IP", []);
             }
             self.0.text([roman(*paragraph)]);
+        }
+    }
+
+    /// The options of a command, each with what it is for.
+    pub fn options(&mut self, command: &Command) {
+        for argument in command.get_arguments() {
+            let value = argument
+                .get_value_names()
+                .and_then(<[_]>::first)
+                .map(ToString::to_string);
+            let takes_value = argument.get_action().takes_values();
+            let value = value.filter(|_| takes_value).unwrap_or_default();
+            let mut term = Vec::new();
+            if let Some(short) = argument.get_short() {
+                term.extend([bold(format!("-{short}")), roman(", ")]);
+            }
+            match argument.get_long() {
+                Some(long) => term.extend([bold(format!("--{long}")), roman(" "), italic(value)]),
+                None => term.push(italic(value)),
+            }
+            let help = argument
+                .get_help()
+                .map(ToString::to_string)
+                .unwrap_or_default();
+            let default = argument
+                .get_default_values()
+                .first()
+                .filter(|_| takes_value);
+            let default =
+                default.map(|default| format!(" Default: {}.", default.to_string_lossy()));
+            self.entry(term, &[&format!("{help}.{}", default.unwrap_or_default())]);
         }
     }
 

@@ -18,6 +18,18 @@ pub fn one_word(text: &str) -> String {
     escape_where(text, |c| c.is_whitespace() || could_disturb_a_line(c))
 }
 
+/// `text` as a word of a line for people: like [`one_line`], in quotation marks if it is empty or has
+/// white space in it.
+#[must_use]
+pub fn quoted(text: &str) -> String {
+    let text = one_line(text);
+    if text.is_empty() || text.contains(char::is_whitespace) {
+        format!("\"{text}\"")
+    } else {
+        text
+    }
+}
+
 fn escape_where(text: &str, must_escape: impl Fn(char) -> bool) -> String {
     const ELLIPSIS: &str = "…";
     let mut line = String::with_capacity(text.len().min(MAX_TEXT_BYTES));

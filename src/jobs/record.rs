@@ -209,6 +209,18 @@ impl fmt::Display for Reason {
     }
 }
 
+/// What there is to say of tasks that all completed.
+#[must_use]
+pub fn success_message(tasks: &[TaskRecord]) -> String {
+    let last = tasks.last().and_then(|task| task.message.as_deref());
+    match (last.filter(|message| !message.is_empty()), tasks.len()) {
+        (Some(message), 1) => message.to_owned(),
+        (Some(message), count) => format!("{count} tasks completed: {message}"),
+        (None, 1) => "1 task completed".to_owned(),
+        (None, count) => format!("{count} tasks completed"),
+    }
+}
+
 /// Now, as records have it.
 #[must_use]
 pub fn now() -> String {
@@ -243,28 +255,18 @@ impl Record {
 
     /// Says what an unended job is at.
     pub fn go_on(&mut self, reason: Reason, message: &str) {
-        self.set(Kind::Processing, Truth::True, reason, message);
-        for kind in [Kind::FenceAgentActionSucceeded, Kind::Succeeded] {
-            self.set(kind, Truth::Unknown, reason, "");
-        }
+        go_on(&mut self.conditions, reason, message);
     }
 
     /// Ends it: the one end that a job has.
     pub fn end(&mut self, reason: Reason, success: bool, message: &str) {
-        let tasks = if self.tasks.iter().all(|task| task.attempts.is_empty()) {
-            Truth::Unknown
-        } else if self.tasks.iter().all(|task| task.state == State::Completed) {
-            Truth::True
-        } else {
-            Truth::False
-        };
-        let answered = if success { Truth::True } else { Truth::False };
-        self.set(Kind::Processing, Truth::False, reason, message);
-        self.set(Kind::FenceAgentActionSucceeded, tasks, reason, message);
-        self.set(Kind::Succeeded, answered, reason, message);
-        for task in &mut self.tasks {
-            task.end();
-        }
+        end(
+            &mut self.conditions,
+            &mut self.tasks,
+            reason,
+            success,
+            message,
+        );
         self.completion_time = Some(now());
     }
 
@@ -279,28 +281,64 @@ impl Record {
     pub fn reason(&self) -> Option<Reason> {
         self.conditions.first().map(|condition| condition.reason)
     }
+}
 
-    fn set(&mut self, kind: Kind, status: Truth, reason: Reason, message: &str) {
-        let message = message.to_owned();
-        let last_transition_time = now();
-        let condition = Condition {
-            kind,
-            status,
-            reason,
-            message,
-            last_transition_time,
-        };
-        match self.conditions.iter_mut().find(|old| old.kind == kind) {
-            Some(old) if old.status == status => {
-                let last_transition_time = std::mem::take(&mut old.last_transition_time);
-                *old = Condition {
-                    last_transition_time,
-                    ..condition
-                };
-            }
-            Some(old) => *old = condition,
-            None => self.conditions.push(condition),
+/// Says in its conditions what an unended job is at.
+pub fn go_on(conditions: &mut Vec<Condition>, reason: Reason, message: &str) {
+    set(conditions, Kind::Processing, Truth::True, reason, message);
+    for kind in [Kind::FenceAgentActionSucceeded, Kind::Succeeded] {
+        set(conditions, kind, Truth::Unknown, reason, "");
+    }
+}
+
+/// Says in its conditions and tasks how a job has ended.
+pub fn end(
+    conditions: &mut Vec<Condition>,
+    tasks: &mut [TaskRecord],
+    reason: Reason,
+    success: bool,
+    message: &str,
+) {
+    let completed = if tasks.iter().all(|task| task.attempts.is_empty()) {
+        Truth::Unknown
+    } else if tasks.iter().all(|task| task.state == State::Completed) {
+        Truth::True
+    } else {
+        Truth::False
+    };
+    let succeeded = if success { Truth::True } else { Truth::False };
+    for (kind, status) in [
+        (Kind::Processing, Truth::False),
+        (Kind::FenceAgentActionSucceeded, completed),
+        (Kind::Succeeded, succeeded),
+    ] {
+        set(conditions, kind, status, reason, message);
+    }
+    for task in tasks {
+        task.end();
+    }
+}
+
+fn set(conditions: &mut Vec<Condition>, kind: Kind, status: Truth, reason: Reason, message: &str) {
+    let message = message.to_owned();
+    let last_transition_time = now();
+    let condition = Condition {
+        kind,
+        status,
+        reason,
+        message,
+        last_transition_time,
+    };
+    match conditions.iter_mut().find(|old| old.kind == kind) {
+        Some(old) if old.status == status => {
+            let last_transition_time = std::mem::take(&mut old.last_transition_time);
+            *old = Condition {
+                last_transition_time,
+                ..condition
+            };
         }
+        Some(old) => *old = condition,
+        None => conditions.push(condition),
     }
 }
 
@@ -332,6 +370,62 @@ impl TaskRecord {
             message: None,
             attempts: Vec::new(),
         }
+    }
+
+    /// An attempt begins; none of its processes if it can't be started.
+    pub fn begin(&mut self, process_group: Option<ProcessGroup>) {
+        let time = now();
+        self.state = State::Running;
+        self.start_time.get_or_insert_with(|| time.clone());
+        self.attempts.push(Attempt {
+            start_time: time,
+            completion_time: None,
+            state: State::Running,
+            exit_code: None,
+            message: None,
+            process_group,
+        });
+    }
+
+    /// Its attempt is over.
+    pub fn finish(&mut self, state: State, exit_code: Option<i32>, message: &str) {
+        self.state = state;
+        self.exit_code = exit_code;
+        self.message = Some(message.to_owned());
+        if state == State::Completed {
+            self.completion_time = Some(now());
+        }
+        if let Some(attempt) = self.attempts.last_mut() {
+            attempt.completion_time = Some(now());
+            attempt.state = state;
+            attempt.exit_code = exit_code;
+            attempt.message = Some(message.to_owned());
+        }
+    }
+
+    /// Why a job whose task this is ends for `reason`.
+    #[must_use]
+    pub fn failure(&self, reason: Reason) -> String {
+        let attempts = match self.attempts_made() {
+            1 => "1 attempt".to_owned(),
+            made => format!("{made} attempts"),
+        };
+        let why = match reason {
+            Reason::DeadlineExceeded => "no time was left for it after",
+            Reason::TaskTimedOut => "hung, and was killed, in",
+            _ => "failed after",
+        };
+        let message = self.message.as_deref().unwrap_or("it never ran");
+        format!("task \"{}\" {why} {attempts}: {message}", self.name)
+    }
+
+    /// How a job ends whose task this is, if no attempt may follow; `most` is how many it has.
+    #[must_use]
+    pub fn failed_for_good(&self, most: usize) -> Option<Reason> {
+        (self.attempts_made() >= most).then_some(match self.state {
+            State::TimedOut => Reason::TaskTimedOut,
+            _ => Reason::TaskFailed,
+        })
     }
 
     /// Nothing follows its last attempt, if it had one: that was its end.

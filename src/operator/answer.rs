@@ -12,6 +12,7 @@ use nix::errno::Errno;
 use nix::unistd::{Uid, User, geteuid, getuid};
 use thiserror::Error;
 
+use super::{directory, directory_of};
 use crate::interrupt::{Interrupt, Interrupted};
 use crate::jobs::record::{Reason, Record, Word, now};
 use crate::jobs::store::{Store, StoreFault};
@@ -20,7 +21,7 @@ use crate::spool::claim::{Claimed, Claims, open_or_make};
 use crate::spool::directory::{Directory, Trust};
 use crate::spool::lock::{LOCK, Lock};
 use crate::spool::name::FileName;
-use crate::spool::place::{Place, REQUEST_DIR, RESPONSE_DIR};
+use crate::spool::place::{REQUEST_DIR, RESPONSE_DIR};
 use crate::spool::presence::{Responder, a_process_watches};
 use crate::spool::publish::PublishFault;
 use crate::spool::request::{Request, RequestFault};
@@ -131,15 +132,6 @@ pub fn command() -> clap::Command {
         ))
 }
 
-fn directory(name: &'static str, help: &'static str, place: Place) -> Arg {
-    Arg::new(name)
-        .long(name)
-        .value_name("DIRECTORY")
-        .help(format!("{help} [environment: {}]", place.environment))
-        .value_parser(clap::value_parser!(PathBuf))
-        .default_value(place.default)
-}
-
 /// What was given on the command line.
 struct Given {
     target: String,
@@ -176,17 +168,6 @@ pub fn main(arguments: &[OsString]) -> ExitCode {
 }
 
 fn given(matches: &ArgMatches) -> Given {
-    let path = |name, place: Place| {
-        let is_given = matches.value_source(name) == Some(clap::parser::ValueSource::CommandLine);
-        let environment = std::env::var_os(place.environment).filter(|value| !value.is_empty());
-        match environment {
-            Some(value) if !is_given => PathBuf::from(value),
-            _ => matches
-                .get_one::<PathBuf>(name)
-                .cloned()
-                .unwrap_or_default(),
-        }
-    };
     Given {
         target: matches
             .get_one::<String>("target")
@@ -195,8 +176,8 @@ fn given(matches: &ArgMatches) -> Given {
         success: matches.get_flag("success"),
         message: matches.get_one::<String>("message").cloned(),
         is_confirmed: matches.get_flag("yes"),
-        request_dir: path("request-dir", REQUEST_DIR),
-        response_dir: path("response-dir", RESPONSE_DIR),
+        request_dir: directory_of(matches, "request-dir", REQUEST_DIR),
+        response_dir: directory_of(matches, "response-dir", RESPONSE_DIR),
     }
 }
 

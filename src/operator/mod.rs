@@ -2,10 +2,17 @@
 
 pub mod answer;
 pub mod demo;
+pub mod run;
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
+use std::path::PathBuf;
 use std::process::ExitCode;
+
+use clap::parser::ValueSource;
+use clap::{Arg, ArgMatches};
+
+use crate::spool::place::Place;
 
 /// A subcommand: the first word of the arguments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,6 +21,8 @@ pub enum Command {
     Answer,
     /// Shows the agent at work.
     Demo,
+    /// Runs a job once.
+    Run,
 }
 
 impl Command {
@@ -23,6 +32,7 @@ impl Command {
         match word.to_str()? {
             "answer" => Some(Self::Answer),
             "demo" => Some(Self::Demo),
+            "run" => Some(Self::Run),
             _ => None,
         }
     }
@@ -35,6 +45,30 @@ pub fn main(command: Command, arguments: &[OsString]) -> ExitCode {
     match command {
         Command::Demo => demo_main(arguments),
         Command::Answer => answer::main(arguments),
+        Command::Run => run::main(arguments),
+    }
+}
+
+/// An option that names a directory of the spool.
+fn directory(name: &'static str, help: &'static str, place: Place) -> Arg {
+    Arg::new(name)
+        .long(name)
+        .value_name("DIRECTORY")
+        .help(format!("{help} [environment: {}]", place.environment))
+        .value_parser(clap::value_parser!(PathBuf))
+        .default_value(place.default)
+}
+
+/// The directory that an option or else its environment variable names.
+fn directory_of(matches: &ArgMatches, name: &str, place: Place) -> PathBuf {
+    let is_given = matches.value_source(name) == Some(ValueSource::CommandLine);
+    let environment = std::env::var_os(place.environment).filter(|value| !value.is_empty());
+    match environment {
+        Some(value) if !is_given => PathBuf::from(value),
+        _ => matches
+            .get_one::<PathBuf>(name)
+            .cloned()
+            .unwrap_or_default(),
     }
 }
 

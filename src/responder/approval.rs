@@ -8,7 +8,7 @@ use nix::errno::Errno;
 
 use super::desk::Report;
 use super::job::{Claim, Job};
-use super::prepare::prepare_notify;
+use super::prepare::Order;
 use super::process::{End, Limits, TERM_GRACE, launch};
 use super::service::Service;
 use crate::jobs::record::{Reason, Word};
@@ -70,7 +70,8 @@ impl Service {
             return;
         };
         let id = job.id().to_owned();
-        let prepared = match prepare_notify(rule, &job.record.request, &job.record.deadline) {
+        let order = Order::of(&job.record.request, &job.record.deadline);
+        let prepared = match order.notify(rule) {
             Ok(Some(prepared)) => prepared,
             Ok(None) => return,
             Err(fault) => return tracing::error!(job = id, "nobody was notified: {fault}"),

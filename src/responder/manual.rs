@@ -1,7 +1,7 @@
 //! The manual pages fence_recorder-responder(8) and fence_recorder-responder.toml(5).
 
 use clap::Command;
-use roff::{bold, italic, roman};
+use roff::{bold, italic};
 
 use crate::manpage::Page;
 
@@ -24,9 +24,9 @@ pub fn responder_manual(answer: &Command) -> String {
         page.section(title, paragraphs);
     }
     page.section("OPTIONS", &["Of responder:"]);
-    options(&mut page, &super::command());
+    page.options(&super::command());
     page.paragraph("Of answer:");
-    options(&mut page, answer);
+    page.options(answer);
     for (title, paragraphs) in AFTER {
         page.section(title, paragraphs);
     }
@@ -41,38 +41,9 @@ pub fn responder_manual(answer: &Command) -> String {
     page.examples(EXAMPLES);
     page.section(
         "SEE ALSO",
-        &["fence_recorder-responder.toml(5), fence_recorder(8), systemd.service(5), pcs(8)"],
+        &["fence_recorder-responder.toml(5), fence_recorder(8), fence_recorder-run(8), systemd.service(5), pcs(8)"],
     );
     page.render()
-}
-
-fn options(page: &mut Page, command: &Command) {
-    for argument in command.get_arguments() {
-        let value = argument
-            .get_value_names()
-            .and_then(<[_]>::first)
-            .map(ToString::to_string);
-        let takes_value = argument.get_action().takes_values();
-        let value = value.filter(|_| takes_value).unwrap_or_default();
-        let mut term = Vec::new();
-        if let Some(short) = argument.get_short() {
-            term.extend([bold(format!("-{short}")), roman(", ")]);
-        }
-        match argument.get_long() {
-            Some(long) => term.extend([bold(format!("--{long}")), roman(" "), italic(value)]),
-            None => term.push(italic(value)),
-        }
-        let help = argument
-            .get_help()
-            .map(ToString::to_string)
-            .unwrap_or_default();
-        let default = argument
-            .get_default_values()
-            .first()
-            .filter(|_| takes_value);
-        let default = default.map(|default| format!(" Default: {}.", default.to_string_lossy()));
-        page.entry(term, &[&format!("{help}.{}", default.unwrap_or_default())]);
-    }
 }
 
 /// The page about the configuration.
@@ -102,7 +73,7 @@ pub fn configuration_manual() -> String {
     page.examples(CONFIGURATIONS);
     page.section(
         "SEE ALSO",
-        &["fence_recorder-responder(8), fence_recorder(8)"],
+        &["fence_recorder-responder(8), fence_recorder-run(8), fence_recorder(8), ipmitool(1)"],
     );
     page.render()
 }
@@ -161,6 +132,9 @@ const AFTER: &[(&str, &[&str])] = &[
              in its own environment. Exit code 0 is success. The last line that it prints becomes the message; secrets that \
              stand in it, as they are or as JSON escapes them, are replaced. When it has ended, whatever it left in its process group is killed. Tasks must be idempotent: \
              one that was cut off with the responder is run again.",
+            "A task with power, boot_device or virtual_media speaks to the node's BMC, over Redfish itself and over IPMI with \
+             ipmitool(1), until it has seen what it is to bring about, or its timeout is near; an accepted request alone is no success. \
+             The password is never an argument.",
             "A command that puts processes into other process groups or sessions (setsid, systemd-run) takes them out of the \
              responder's reach: they are not ended at its timeout.",
         ],
@@ -324,6 +298,11 @@ const KEYS: &[(&str, &str, Keys)] = &[
             ),
             ("defaults", "", "A table, see below."),
             (
+                "bmc",
+                "",
+                "Tables, see below. The first that has the node is taken.",
+            ),
+            (
                 "rule",
                 "",
                 "Tables, see below. The first that serves the request is followed.",
@@ -341,6 +320,45 @@ const KEYS: &[(&str, &str, Keys)] = &[
                 "From the end of an attempt to the start of the next.",
             ),
             ("timeout", "\"60s\"", "Of one attempt."),
+        ],
+    ),
+    (
+        "[[bmc]]",
+        "The machines' BMCs, for tasks with power, boot_device or virtual_media. Credentials go to the configured host and nowhere else: redirects are followed within it only.",
+        &[
+            ("nodes", "", "Names and globs, as in a rule. Required."),
+            ("protocol", "", "\"redfish\" or \"ipmi\". Required."),
+            (
+                "address",
+                "",
+                "Redfish: https://HOST or https://HOST:PORT (http:// only with insecure = true). IPMI: HOST or HOST:PORT. Required.",
+            ),
+            ("username", "", "The user. Required."),
+            (
+                "password_file",
+                "",
+                "The file whose one line is the password; it must not be readable or writable by others, and is read for each job. Required.",
+            ),
+            (
+                "ca_file",
+                "this system's authorities",
+                "Redfish: the certificates, in PEM, that sign the BMC's, or the BMC's own if it signed that itself. The certificate must name the host as a subject alternative name.",
+            ),
+            (
+                "insecure",
+                "false",
+                "Redfish: true takes any certificate. Whoever answers at the address gets the password; it is logged each time.",
+            ),
+            (
+                "system",
+                "",
+                "Redfish: which system, by its id, uuid or name. Needed if the BMC has several.",
+            ),
+            (
+                "cipher_suite",
+                "ipmitool's",
+                "IPMI: the cipher suite, 1 to 17. Where a BMC answers slowly, 3 or 17 may be quicker than ipmitool's search.",
+            ),
         ],
     ),
     (
@@ -382,7 +400,7 @@ const KEYS: &[(&str, &str, Keys)] = &[
     ),
     (
         "[[rule.task]]",
-        "What is run, in this order. Each has either agent or exec, and may have retry_count, retry_interval and timeout.",
+        "What is run, in this order. Each has one of exec, agent, power, boot_device and virtual_media, and may have retry_count, retry_interval and timeout.",
         &[
             (
                 "name",
@@ -426,6 +444,26 @@ const KEYS: &[(&str, &str, Keys)] = &[
                 "",
                 "With agent: for a parameter a table of nodes and their values. A node that isn't in it fails the job before any task runs.",
             ),
+            (
+                "power",
+                "",
+                "Through the node's BMC: on, off, soft (off by its operating system), cycle, reset or status. Done means seen: on, off and soft end when the BMC shows the state, and ask for nothing if it does already; cycle and reset when off was seen and then on, or the BMC's LastResetTime advanced. A machine that is off is switched on by cycle and reset. A Redfish service that can't cycle is asked for off and on. IPMI shows nothing of a reset: there the accepted command and a machine that is on must do, and the message says so. status fails unless the BMC answers.",
+            ),
+            (
+                "boot_device",
+                "",
+                "Through the node's BMC: pxe, disk, bios, cdrom, or over IPMI safe; for the next boot only. It is read back: device and mode must be as asked; a BMC that shows it as set for longer gets a warning in the message.",
+            ),
+            (
+                "efi",
+                "false",
+                "With boot_device: boot by UEFI, else as a PC did.",
+            ),
+            (
+                "virtual_media",
+                "",
+                "Through a Redfish BMC: a table of kind (CD, DVD, USBStick or Floppy) and url, where the image is; without url what is in the drive is ejected. It is read back.",
+            ),
         ],
     ),
 ];
@@ -433,7 +471,7 @@ const KEYS: &[(&str, &str, Keys)] = &[
 const ABOUT_VALUES: &[(&str, &[&str])] = &[(
     "TEMPLATES",
     &[
-        "In exec, notify, parameters, secret_files and node_parameters {node}, {action} and {request_id} stand for the \
+        "In exec, notify, parameters, secret_files, node_parameters, url and address, username, password_file and system {node}, {action} and {request_id} stand for the \
          request's; {{ and }} are braces. A job for a node whose name is not made of letters, digits, '.', '_' and '-' alone \
          fails before any task runs if a value uses {node}: else compute-1@evil.example could be sent the password.",
     ],
@@ -485,16 +523,24 @@ mod tests {
         let texts = [
             "unknown = 1",
             "[defaults]\nunknown = 1",
+            "[[bmc]]\nunknown = 1",
             "[[rule]]\nunknown = 1",
-            "[[rule]]\n[[rule.task]]\nexec = [\"/bin/true\"]\nagent = \"x\"\nunknown = 1",
+            "[[rule]]\n[[rule.task]]\nexec = [\"/bin/true\"]\nunknown = 1",
         ];
         for ((title, _, keys), text) in KEYS.iter().zip(texts) {
             let mut described: Vec<_> = keys.iter().map(|(key, _, _)| (*key).to_owned()).collect();
             described.sort();
             let mut known = known_keys(text);
             if *title == "[[rule.task]]" {
-                let agent = "[[rule]]\n[[rule.task]]\nagent = \"x\"\nunknown = 1";
-                known.extend(known_keys(agent));
+                for kind in [
+                    "agent = \"x\"",
+                    "power = \"on\"",
+                    "boot_device = \"pxe\"",
+                    "virtual_media = {kind = \"CD\"}",
+                ] {
+                    let task = format!("[[rule]]\n[[rule.task]]\n{kind}\nunknown = 1");
+                    known.extend(known_keys(&task));
+                }
                 known.sort();
                 known.dedup();
             }

@@ -12,13 +12,13 @@ mod log;
 pub mod manual;
 mod metrics;
 mod pending;
-mod prepare;
-mod process;
+pub mod prepare;
+pub mod process;
 mod recovery;
 mod seat;
 mod service;
 mod systemd;
-mod work;
+pub mod work;
 
 use std::ffi::OsString;
 use std::io::{self, Write};

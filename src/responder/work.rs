@@ -2,13 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-use super::config::{Rule, Task};
+use super::config::{Kind, Rule, Task};
 use super::desk::{Desk, Report};
 use super::ending::finish;
 use super::job::{Claim, Job, Verdict};
-use super::prepare::{Prepared, prepare};
+use super::prepare::{Order, Prepared};
 use super::process::{End, Ended, Limits, TERM_GRACE, Waiting, is_empty, launch};
-use crate::jobs::record::{Attempt, ProcessGroup, Reason, State, now};
+use crate::jobs::record::{ProcessGroup, Reason, State, success_message};
 use crate::text::one_line;
 
 /// How often killed processes that don't go are looked at.
@@ -67,7 +67,8 @@ impl Work<'_> {
         match next {
             Next::End(verdict) => Some(finish(self.desk, &mut self.job, verdict)),
             Next::GoOn => {
-                let verdict = Verdict::new(Reason::Completed, self.success_message());
+                let verdict =
+                    Verdict::new(Reason::Completed, success_message(&self.job.record.tasks));
                 Some(finish(self.desk, &mut self.job, verdict))
             }
             Next::Leave => {
@@ -99,7 +100,8 @@ impl Work<'_> {
             return Next::End(Verdict::new(Reason::NoRule, "no rule serves it"));
         };
         let record = &self.job.record;
-        let prepared = match prepare(&rule, &record.request, &record.deadline) {
+        let order = Order::of(&record.request, &record.deadline);
+        let prepared = match order.prepare(&rule.tasks) {
             Ok(prepared) => prepared,
             Err(fault) => return Next::End(Verdict::new(Reason::Refused, fault.to_string())),
         };
@@ -144,12 +146,7 @@ impl Work<'_> {
         paused_until: Option<Instant>,
     ) -> Option<Next> {
         let record = &self.job.record.tasks[number];
-        let made = record.attempts_made();
-        if made >= task.retry_count {
-            let reason = match record.state {
-                State::TimedOut => Reason::TaskTimedOut,
-                _ => Reason::TaskFailed,
-            };
+        if let Some(reason) = record.failed_for_good(task.retry_count) {
             return Some(Next::End(self.failure(number, reason)));
         }
         let start = paused_until.unwrap_or_else(Instant::now);
@@ -184,17 +181,7 @@ impl Work<'_> {
         };
         let record = &mut self.job.record.tasks[number];
         let before = record.clone();
-        let time = now();
-        record.state = State::Running;
-        record.start_time.get_or_insert_with(|| time.clone());
-        record.attempts.push(Attempt {
-            start_time: time,
-            completion_time: None,
-            state: State::Running,
-            exit_code: None,
-            message: None,
-            process_group: Some(waiting.group.clone()),
-        });
+        record.begin(Some(waiting.group.clone()));
         // what isn't known to be running must not run: after a crash nobody could end it
         if !self.desk.save(&self.job.record) {
             waiting.dismiss();
@@ -218,19 +205,9 @@ impl Work<'_> {
     fn not_started(&mut self, number: usize, reason: &str) -> State {
         let job = self.job.id().to_owned();
         let record = &mut self.job.record.tasks[number];
-        let time = now();
         tracing::warn!(job, task = record.name, "{reason}");
-        record.state = State::Failed;
-        record.message = Some(reason.to_owned());
-        record.start_time.get_or_insert_with(|| time.clone());
-        record.attempts.push(Attempt {
-            start_time: time.clone(),
-            completion_time: Some(time),
-            state: State::Failed,
-            exit_code: None,
-            message: Some(reason.to_owned()),
-            process_group: None,
-        });
+        record.begin(None);
+        record.finish(State::Failed, None, reason);
         State::Failed
     }
 
@@ -244,23 +221,15 @@ impl Work<'_> {
         let (job, node) = (self.job.id().to_owned(), one_line(self.job.node()));
         let made = self.job.record.tasks[number].attempts_made();
         tracing::info!(job, node, task = task.name, attempt = made, "started");
+        if let Some(warning) = &prepared.warning {
+            tracing::warn!(job, node, task = task.name, "{warning}");
+        }
         let (limits, is_cut) = self.limits(task);
         let group = Some(waiting.group.clone());
         let ended = waiting.run(limits, self.desk.cut(), &prepared.secrets);
         let (state, exit_code, message) = told(&ended, task, is_cut);
         let record = &mut self.job.record.tasks[number];
-        record.state = state;
-        record.exit_code = exit_code;
-        record.message = Some(message.clone());
-        if state == State::Completed {
-            record.completion_time = Some(now());
-        }
-        if let Some(attempt) = record.attempts.last_mut() {
-            attempt.completion_time = Some(now());
-            attempt.state = state;
-            attempt.exit_code = exit_code;
-            attempt.message = Some(message.clone());
-        }
+        record.finish(state, exit_code, &message);
         tracing::info!(
             job,
             node,
@@ -318,39 +287,7 @@ impl Work<'_> {
 
     fn failure(&self, number: usize, reason: Reason) -> Verdict {
         let task = &self.job.record.tasks[number];
-        let attempts = match task.attempts_made() {
-            1 => "1 attempt".to_owned(),
-            made => format!("{made} attempts"),
-        };
-        let why = match reason {
-            Reason::DeadlineExceeded => "no time was left for it after",
-            Reason::TaskTimedOut => "hung, and was killed,",
-            _ => "failed after",
-        };
-        let after = if reason == Reason::TaskTimedOut {
-            " in "
-        } else {
-            " "
-        };
-        let message = task.message.as_deref().unwrap_or("it never ran");
-        Verdict::new(
-            reason,
-            format!("task \"{}\" {why}{after}{attempts}: {message}", task.name),
-        )
-    }
-
-    fn success_message(&self) -> String {
-        let record = &self.job.record;
-        let last = record.tasks.last().and_then(|task| task.message.as_deref());
-        match (
-            last.filter(|message| !message.is_empty()),
-            record.tasks.len(),
-        ) {
-            (Some(message), 1) => message.to_owned(),
-            (Some(message), count) => format!("{count} tasks completed: {message}"),
-            (None, 1) => "1 task completed".to_owned(),
-            (None, count) => format!("{count} tasks completed"),
-        }
+        Verdict::new(reason, task.failure(reason))
     }
 }
 
@@ -358,8 +295,8 @@ fn cancelled() -> Verdict {
     Verdict::new(Reason::Cancelled, "the request was withdrawn")
 }
 
-/// How an attempt that is over is recorded.
-fn told(ended: &Ended, task: &Task, is_cut: bool) -> (State, Option<i32>, String) {
+/// How an attempt that is over is recorded; `is_cut` if the request's deadline bounded it.
+pub fn told(ended: &Ended, task: &Task, is_cut: bool) -> (State, Option<i32>, String) {
     let said = |why: String| {
         if ended.last_line.is_empty() {
             why
@@ -369,6 +306,10 @@ fn told(ended: &Ended, task: &Task, is_cut: bool) -> (State, Option<i32>, String
     };
     match ended.end {
         End::Exited(0) => (State::Completed, Some(0), ended.last_line.clone()),
+        // its own words say it all
+        End::Exited(1) if matches!(task.kind, Kind::Bmc { .. }) => {
+            (State::Failed, Some(1), ended.last_line.clone())
+        }
         End::Exited(code) => (State::Failed, Some(code), said(format!("exit code {code}"))),
         End::Signaled(signal) => (
             State::Failed,

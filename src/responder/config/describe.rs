@@ -3,9 +3,11 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::rule::{Approval, Kind, Parameter, Rule, Task};
+use super::rule::{Approval, Rule};
+use super::task::{Kind, Parameter, Task};
 use super::template::Template;
 use super::{Config, Unmatched};
+use crate::text::quoted;
 
 /// How long a person is assumed to need.
 const PERSON: Duration = Duration::from_mins(10);
@@ -27,6 +29,12 @@ impl fmt::Display for Config {
         writeln!(f, "unmatched     {unmatched}")?;
         writeln!(f, "keep_jobs     {}", Seconds(self.keep_jobs))?;
         writeln!(f, "stop_grace    {}", Seconds(self.stop_grace))?;
+        if !self.bmcs.is_empty() {
+            writeln!(f)?;
+        }
+        for bmc in self.bmcs.iter() {
+            writeln!(f, "bmc of {bmc}")?;
+        }
         for rule in &self.rules {
             write!(f, "\n{rule}")?;
         }
@@ -38,7 +46,12 @@ impl fmt::Display for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let actions: Vec<_> = self.actions.iter().map(|action| action.as_str()).collect();
         writeln!(f, "rule \"{}\"", self.name)?;
-        writeln!(f, "  {} of {}", actions.join(", "), self.nodes.join(", "))?;
+        writeln!(
+            f,
+            "  {} of {}",
+            actions.join(", "),
+            self.nodes.patterns.join(", ")
+        )?;
         if let Some(performs) = self.performs {
             writeln!(f, "  performs {}", performs.as_str())?;
         }
@@ -106,6 +119,7 @@ impl fmt::Display for Task {
                 }
             }
             Kind::Exec(words) => write!(f, "{}", Words(words))?,
+            Kind::Bmc { step, .. } => write!(f, "{step}")?,
         }
         write!(
             f,
@@ -141,14 +155,7 @@ impl fmt::Display for Words<'_> {
         let words: Vec<_> = self
             .0
             .iter()
-            .map(|word| {
-                let word = word.to_string();
-                if word.is_empty() || word.contains(char::is_whitespace) {
-                    format!("\"{word}\"")
-                } else {
-                    word
-                }
-            })
+            .map(|word| quoted(&word.to_string()))
             .collect();
         f.write_str(&words.join(" "))
     }

@@ -1,8 +1,12 @@
 //! The responder's configuration, `responder.toml`: read, checked, and told back.
 
+pub mod bmc;
 mod describe;
+pub mod job_file;
+pub mod nodes;
 pub mod reader;
 mod rule;
+pub mod task;
 pub mod template;
 pub mod trusted;
 
@@ -17,7 +21,9 @@ use crate::spool::request::Action;
 use reader::{Fault, Faults, Table, parse};
 use trusted::{Secrecy, TrustFault, read_trusted};
 
-pub use rule::{Approval, Kind, Parameter, Rule, Task};
+use bmc::Bmc;
+pub use rule::{Approval, Rule};
+pub use task::{Kind, Parameter, Task};
 
 /// Where the configuration is, if nothing else is said.
 pub const DEFAULT_PATH: &str = "/etc/fence_recorder/responder.toml";
@@ -49,6 +55,8 @@ pub struct Config {
     pub stop_grace: Duration,
     /// Where figures for node_exporter's textfile collector are written.
     pub metrics_file: Option<PathBuf>,
+    /// The BMCs, in order.
+    pub bmcs: Arc<[Bmc]>,
     /// The rules, in order.
     pub rules: Vec<Arc<Rule>>,
 }
@@ -86,17 +94,35 @@ fn listed(path: &Path, faults: &[Fault]) -> String {
     lines.join("\n")
 }
 
+/// Reads the file at `path` with `read`.
+fn load<T>(path: &Path, read: impl FnOnce(Table<'_>) -> T) -> Result<T, ConfigFault> {
+    let text = read_trusted(path, Secrecy::Open)?;
+    read_text(&text, read).map_err(|faults| ConfigFault::Content {
+        path: path.to_owned(),
+        faults,
+    })
+}
+
+/// Reads such a file's text with `read`; every fault, in the order of the text.
+fn read_text<T>(text: &str, read: impl FnOnce(Table<'_>) -> T) -> Result<T, Vec<Fault>> {
+    let faults = Faults::in_text(text);
+    let document = parse(text, &faults);
+    let config = read(Table::new(document.get_ref(), 0..0, &faults));
+    let found = faults.into_sorted();
+    if found.is_empty() {
+        Ok(config)
+    } else {
+        Err(found)
+    }
+}
+
 impl Config {
     /// Reads the file at `path`.
     ///
     /// # Errors
     /// When others could have written it, or anything in it is wrong.
     pub fn load(path: &Path) -> Result<Self, ConfigFault> {
-        let text = read_trusted(path, Secrecy::Open)?;
-        Self::parse(&text).map_err(|faults| ConfigFault::Content {
-            path: path.to_owned(),
-            faults,
-        })
+        load(path, Self::read)
     }
 
     /// Takes the text of such a file.
@@ -104,22 +130,14 @@ impl Config {
     /// # Errors
     /// Every fault, in the order of the text.
     pub fn parse(text: &str) -> Result<Self, Vec<Fault>> {
-        let faults = Faults::in_text(text);
-        let document = parse(text, &faults);
-        let table = Table::new(document.get_ref(), 0..0, &faults);
-        let config = Self::read(table);
-        let found = faults.into_sorted();
-        if found.is_empty() {
-            Ok(config)
-        } else {
-            Err(found)
-        }
+        read_text(text, Self::read)
     }
 
     fn read(table: Table<'_>) -> Self {
         let directory = |key, default: &str| {
             absolute_path(&table, key).unwrap_or_else(|| PathBuf::from(default))
         };
+        let bmcs: Arc<[Bmc]> = bmc::read_all(&table).into();
         let unmatched = [("refuse", Unmatched::Refuse), ("ignore", Unmatched::Ignore)];
         let config = Self {
             request_dir: directory("request_dir", REQUEST_DIR.default),
@@ -137,7 +155,10 @@ impl Config {
                 .duration("stop_grace", Duration::ZERO..=Duration::from_hours(1))
                 .unwrap_or(STOP_GRACE),
             metrics_file: absolute_path(&table, "metrics_file"),
-            rules: rule::read_all(&table).into_iter().map(Arc::new).collect(),
+            rules: (rule::read_all(&table, &bmcs).into_iter())
+                .map(Arc::new)
+                .collect(),
+            bmcs,
         };
         if config.request_dir == config.response_dir {
             table.faults.add(
@@ -163,7 +184,7 @@ impl Config {
     #[must_use]
     pub fn nodes(&self) -> Vec<String> {
         let mut nodes: Vec<String> = Vec::new();
-        for node in self.rules.iter().flat_map(|rule| &rule.nodes) {
+        for node in self.rules.iter().flat_map(|rule| &rule.nodes.patterns) {
             if !nodes.contains(node) {
                 nodes.push(node.clone());
             }

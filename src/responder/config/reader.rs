@@ -162,6 +162,17 @@ impl<'a> Table<'a> {
         Some(texts.collect())
     }
 
+    /// True or false.
+    #[must_use]
+    pub fn flag(&self, key: &'static str) -> Option<bool> {
+        let value = self.get(key)?;
+        let flag = value.get_ref().as_bool();
+        if flag.is_none() {
+            self.wants(key, "true or false", value);
+        }
+        flag
+    }
+
     /// A whole number in `range`.
     #[must_use]
     pub fn number(&self, key: &'static str, range: RangeInclusive<usize>) -> Option<usize> {

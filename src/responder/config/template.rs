@@ -5,7 +5,7 @@ use std::fmt;
 use thiserror::Error;
 
 /// A text with `{node}`, `{action}` and `{request_id}` in it; `{{` and `}}` are braces.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Template {
     parts: Vec<Part>,
 }
@@ -107,6 +107,12 @@ impl Template {
             });
         }
         Ok(text)
+    }
+
+    /// Whether it uses what was asked for.
+    #[must_use]
+    pub fn takes_action(&self) -> bool {
+        self.parts.contains(&Part::Action)
     }
 
     /// The text, if it is the same for every request.
