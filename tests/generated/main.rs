@@ -6,6 +6,7 @@ use std::process::Command;
 use std::{env, fs};
 
 use fence_recorder::agent::{manual::manual, metadata::metadata};
+use fence_recorder::operator::run::manual::run_manual;
 use fence_recorder::responder::manual::{configuration_manual, responder_manual};
 use fence_recorder::spool::request::Request;
 use fence_recorder::spool::response::Response;
@@ -84,11 +85,12 @@ fn the_metadata_is_what_fence_agents_call_valid() {
 }
 
 /// The committed pages and what the code makes.
-fn pages() -> [(&'static str, String); 3] {
+fn pages() -> [(&'static str, String); 4] {
     let answer = fence_recorder::operator::answer::command();
     [
         ("man/fence_recorder.8", manual()),
         ("man/fence_recorder-responder.8", responder_manual(&answer)),
+        ("man/fence_recorder-run.8", run_manual()),
         (
             "man/fence_recorder-responder.toml.5",
             configuration_manual(),

@@ -7,20 +7,31 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
 mod audit;
+#[path = "../bmc/certificate.rs"]
+// the rest of these three is for the tests of BMCs
+#[allow(dead_code)]
+mod certificate;
 mod cluster;
 mod command;
 mod configuration;
+#[path = "../agent/env.rs"]
+#[allow(dead_code)]
+mod env;
 mod log;
 mod node;
 mod report;
 mod responder;
 mod scene;
+#[path = "../bmc/server.rs"]
+#[allow(dead_code)]
+mod server;
 mod spool;
 mod switch;
 mod tether;
 mod tools;
 mod wait;
 
+mod bmc;
 mod chain;
 mod cleanup;
 mod death;

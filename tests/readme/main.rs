@@ -119,16 +119,18 @@ fn the_script_answers_failure_with_the_reason() {
     );
 }
 
-#[test]
-fn the_configuration_is_right_but_for_the_programs_that_are_the_readers_to_write() {
+/// What `--check-config` says of README's configuration `number`, with these texts in place of what is
+/// the reader's own.
+fn told(number: usize, own: &[(&str, &str)]) -> String {
     let readme = include_str!("../../README.md");
-    let block = readme.split("```toml\n").nth(1).unwrap();
-    let text = block.split("```").next().unwrap();
+    let block = readme.split("```toml\n").nth(number).unwrap();
+    let mut text = block.split("```").next().unwrap().to_owned();
+    for (from, to) in own {
+        assert!(text.contains(from), "{from}");
+        text = text.replace(from, to);
+    }
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("responder.toml");
-    let text = text
-        .replace("/usr/local/sbin/detach", "/bin/true")
-        .replace("/usr/local/sbin/page-oncall", "/bin/true");
     fs::write(&file, text).unwrap();
     let checked = Command::new(env!("CARGO_BIN_EXE_fence_recorder"))
         .args(["responder", "--check-config", "--config"])
@@ -136,7 +138,24 @@ fn the_configuration_is_right_but_for_the_programs_that_are_the_readers_to_write
         .output()
         .unwrap();
     assert_eq!(String::from_utf8_lossy(&checked.stderr), "");
-    let said = String::from_utf8(checked.stdout).unwrap();
+    String::from_utf8(checked.stdout).unwrap()
+}
+
+#[test]
+fn the_configuration_is_right_but_for_the_programs_that_are_the_readers_to_write() {
+    let said = told(
+        1,
+        &[
+            ("/usr/local/sbin/detach", "/bin/true"),
+            ("/usr/local/sbin/page-oncall", "/bin/true"),
+        ],
+    );
     assert!(said.contains("fence_ipmilan action=off"), "{said}");
     assert!(said.contains("waits for a person"), "{said}");
+}
+
+#[test]
+fn the_configuration_of_bmcs_is_right_but_for_the_authority_that_is_the_readers_own() {
+    let said = told(2, &[("ca_file = \"/etc/pki/bmc-ca.pem\"\n", "")]);
+    assert!(said.contains("boot once from pxe (UEFI)"), "{said}");
 }

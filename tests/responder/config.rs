@@ -251,11 +251,240 @@ fn a_rule_without_tasks_is_refused_unless_a_person_answers() {
 }
 
 #[test]
-fn a_task_is_either_an_agent_or_a_command() {
+fn a_task_is_of_one_kind() {
     let both = format!("{EXEC}\n{AGENT_TASK}");
-    for task in [both.as_str(), "name = \"x\""] {
+    let two_powers = "power = \"on\"\nboot_device = \"pxe\"";
+    for task in [both.as_str(), "name = \"x\"", two_powers] {
         let text = rule(task).replace("[[rule.task]]", "»[[rule.task]]");
-        is_refused(&text, &["either agent or exec"]);
+        let kinds = "one of agent, exec, power, boot_device, virtual_media";
+        is_refused(&text, &[kinds]);
+    }
+}
+
+/// A rule for off alone.
+fn off(task: &str) -> String {
+    rule(task).replacen("[[rule.task]]", "actions = [\"off\"]\n[[rule.task]]", 1)
+}
+
+/// A BMC of all nodes, whose address and what follows are `lines`.
+fn bmc(protocol: &str, lines: &str) -> String {
+    format!(
+        "[[bmc]]\nnodes = [\"*\"]\nprotocol = \"{protocol}\"\nusername = \"admin\"\npassword_file = \"/s/{{node}}\"\n{lines}\n"
+    )
+}
+
+fn redfish() -> String {
+    bmc("redfish", "address = \"https://bmc-{node}:8443/\"")
+}
+
+fn ipmi() -> String {
+    bmc("ipmi", "address = \"bmc-{node}:6230\"")
+}
+
+#[test]
+fn a_wrong_value_of_a_bmc_is_refused_where_it_stands() {
+    let task = off("power = \"off\"");
+    let cases = [
+        (
+            "redfish",
+            "address = »\"bmc-{node}\"",
+            "no http:// or https:// URL",
+        ),
+        (
+            "redfish",
+            "address = »\"https://a@evil\"",
+            "no http:// or https:// URL",
+        ),
+        (
+            "redfish",
+            "address = »\"https://bmc/redfish\"",
+            "no http:// or https:// URL",
+        ),
+        ("redfish", "address = »\"http://bmc\"", "insecure = true"),
+        (
+            "redfish",
+            "address = »\"https://{nodes}\"",
+            "{nodes} is unknown",
+        ),
+        ("ipmi", "address = »\"bmc:port\"", "no host, or host:port"),
+        ("ipmi", "address = »\"-bmc\"", "no host, or host:port"),
+        (
+            "ipmi",
+            "address = »\"https://bmc\"",
+            "no host, or host:port",
+        ),
+        (
+            "redfish",
+            "address = \"https://bmc\"\nca_file = »\"/no/such\"",
+            "does not exist",
+        ),
+        (
+            "redfish",
+            "address = \"https://bmc\"\nca_file = »\"/etc/passwd\"",
+            "no certificate in PEM",
+        ),
+        (
+            "redfish",
+            "address = \"https://bmc\"\ninsecure = »\"yes\"",
+            "true or false",
+        ),
+        (
+            "ipmi",
+            "address = \"bmc\"\ncipher_suite = »18",
+            "from 0 to 17",
+        ),
+    ];
+    for (protocol, lines, words) in cases {
+        is_refused(&(bmc(protocol, lines) + &task), &[words]);
+    }
+}
+
+#[test]
+fn what_a_bmc_lacks_or_can_not_have_is_refused() {
+    let task = off("power = \"off\"");
+    let marked = |text: String| text.replace("[[bmc]]", "»[[bmc]]") + &task;
+    for key in ["protocol", "address", "username", "password_file", "nodes"] {
+        let text = redfish();
+        let lines = text.lines().filter(|line| !line.starts_with(key));
+        let text = lines.collect::<Vec<_>>().join("\n") + "\n";
+        is_refused(&marked(text), &[&format!("needs {key}")]);
+    }
+    for (protocol, address, line, words) in [
+        (
+            "ipmi",
+            "bmc",
+            "system = \"1\"",
+            "system means nothing to IPMI",
+        ),
+        (
+            "ipmi",
+            "bmc",
+            "insecure = true",
+            "insecure means nothing to IPMI",
+        ),
+        (
+            "redfish",
+            "https://bmc",
+            "cipher_suite = 3",
+            "cipher_suite means nothing to Redfish",
+        ),
+        ("ipmi", "bmc", "cipher_suite = 0", "asks for no password"),
+    ] {
+        let text = bmc(protocol, &format!("address = \"{address}\"\n{line}"));
+        is_refused(&marked(text), &[words]);
+    }
+}
+
+#[test]
+fn a_task_that_a_bmc_can_not_do_is_refused() {
+    let media = "power = \"off\"\n[[rule.task]]\nvirtual_media = { kind = \"CD\" }";
+    let safe = "power = \"off\"\n[[rule.task]]\nboot_device = \"safe\"";
+    for (bmc, task, words) in [
+        (ipmi(), media, "IPMI knows no virtual media"),
+        (redfish(), safe, "Redfish knows no boot into safe mode"),
+        (String::new(), "power = \"off\"", "needs a [[bmc]]"),
+    ] {
+        let text = bmc + &off(task).replace("[[rule]]", "»[[rule]]");
+        is_refused(&text, &[words]);
+    }
+    is_accepted(&(redfish() + &off(media)));
+    is_accepted(&(ipmi() + &off(safe)));
+}
+
+#[test]
+fn it_is_the_nodes_own_bmc_that_must_be_able_to_do_it() {
+    let two = ipmi().replace("\"*\"", "\"old-1\"") + &redfish().replace("\"*\"", "\"*-1\"");
+    let media = |nodes: &str| {
+        let media = "power = \"off\"\n[[rule.task]]\nvirtual_media = { kind = \"CD\" }";
+        off(media).replace("\"*\"", nodes)
+    };
+    is_accepted(&(two.clone() + &media("\"new-1\"")));
+    for nodes in ["\"old-1\"", "\"old-*\""] {
+        let text = media(nodes).replace("[[rule]]", "»[[rule]]");
+        is_refused(&(two.clone() + &text), &["the BMC of old-1"]);
+    }
+    // both of its tasks
+    let text = media("\"new-2\"").replace("[[rule]]", "»»[[rule]]");
+    let words = "no [[bmc]] has the node new-2";
+    is_refused(&(two + &text), &[words, words]);
+}
+
+#[test]
+fn a_wrong_step_is_refused_where_it_stands() {
+    let cases = [
+        ("power = »\"down\"", "on, off, soft, cycle, reset, status"),
+        ("power = \"off\"\n»efi = true", "unknown key \"efi\""),
+        ("boot_device = »\"floppy\"", "pxe, disk, bios, cdrom, safe"),
+        ("boot_device = \"pxe\"\nefi = »1", "true or false"),
+        ("virtual_media = »{ }", "needs the kind"),
+        (
+            "virtual_media = { kind = »\"Tape\" }",
+            "CD, DVD, USBStick, Floppy",
+        ),
+        (
+            "virtual_media = { kind = \"CD\", url = »\"\" }",
+            "leave it out to eject",
+        ),
+        (
+            "virtual_media = { kind = \"CD\", »image = \"x\" }",
+            "unknown key",
+        ),
+    ];
+    for (line, words) in cases {
+        let text = redfish() + &off("power = \"off\"") + "[[rule.task]]\n" + line;
+        is_refused(&text, &[words]);
+    }
+}
+
+#[test]
+fn what_steps_do_to_the_power_must_be_what_the_answer_says() {
+    let with = |steps: &[&str], actions: &str| {
+        let tasks: Vec<_> = steps
+            .iter()
+            .map(|step| format!("[[rule.task]]\n{step}\n"))
+            .collect();
+        let tasks = tasks.concat();
+        format!(
+            "{}[[rule]]\nnodes = [\"*\"]\nactions = [{actions}]\n{tasks}",
+            redfish()
+        )
+    };
+    let (off, on, cycle) = ("power = \"off\"", "power = \"on\"", "power = \"cycle\"");
+    let (pxe, status) = ("boot_device = \"pxe\"", "power = \"status\"");
+    is_accepted(&with(&[off, pxe, on], "\"reboot\""));
+    is_accepted(&with(&["power = \"soft\""], "\"off\""));
+    is_accepted(&with(&[cycle], "\"reboot\""));
+    for (steps, action) in [
+        (&[off, on][..], "\"off\""),
+        (&[cycle], "\"off\""),
+        (&[on], "\"reboot\""),
+        (&[pxe], "\"off\""),
+        (&[status], "\"reboot\""),
+        (&[off], "\"on\""),
+    ] {
+        let text = with(steps, action).replace("[[rule]]", "»[[rule]]");
+        is_refused(&text, &["would say that the node was put through"]);
+    }
+    let twice = with(&[cycle, "power = \"reset\""], "\"reboot\"");
+    let twice = twice.replace("[[rule]]", "»[[rule]]");
+    is_refused(&twice, &["more than one task would reboot"]);
+}
+
+#[test]
+fn the_example_of_bare_metal_is_right_but_for_the_files_that_are_the_sites_own() {
+    let text = include_str!("../../packaging/examples/bare-metal.toml");
+    let authority = "ca_file = \"/etc/pki/bmc-ca.pem\"";
+    is_refused(
+        &text.replace(authority, "ca_file = »\"/etc/pki/bmc-ca.pem\""),
+        &["/etc/pki"],
+    );
+    let told = is_accepted(&text.replace(authority, ""));
+    for line in [
+        "bmc of compute-*: redfish https://bmc-{node} as admin (password in /etc/fence_recorder/secrets/{node}), system {node}",
+        "bmc of login-*: ipmi bmc-{node} as admin (password in /etc/fence_recorder/secrets/{node})",
+        "2. \"boot from the network\": boot once from pxe (legacy), attempts 3, 1 s apart, 15 s each",
+    ] {
+        assert!(told.contains(line), "{line}\n{told}");
     }
 }
 
