@@ -6,13 +6,13 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use clap::{Arg, ArgAction, ArgGroup, ArgMatches};
+use clap::{Arg, ArgGroup, ArgMatches};
 use jiff::Timestamp;
 use nix::errno::Errno;
 use nix::unistd::{Uid, User, geteuid, getuid};
 use thiserror::Error;
 
-use super::{directory, directory_of};
+use super::{directory, directory_of, flag};
 use crate::interrupt::{Interrupt, Interrupted};
 use crate::jobs::record::{Reason, Record, Word, now};
 use crate::jobs::store::{Store, StoreFault};
@@ -87,12 +87,6 @@ enum Fault {
 /// The options, from which parser and help are made.
 #[must_use]
 pub fn command() -> clap::Command {
-    let flag = |name: &'static str, help: &'static str| {
-        Arg::new(name)
-            .long(name)
-            .action(ArgAction::SetTrue)
-            .help(help)
-    };
     clap::Command::new("answer")
         .bin_name("fence_recorder answer")
         .about("Answers a fence request by hand.")
@@ -151,10 +145,9 @@ struct Found {
 /// Answers, and says what came of it in one line.
 #[must_use]
 pub fn main(arguments: &[OsString]) -> ExitCode {
-    let name = OsString::from("answer");
-    let matches = match command().try_get_matches_from(std::iter::once(&name).chain(arguments)) {
+    let matches = match crate::usage::matches(command(), arguments) {
         Ok(matches) => matches,
-        Err(error) => return crate::usage::usage(&error),
+        Err(code) => return code,
     };
     match answer(&given(&matches)) {
         // it is answered, whether anybody reads that or not

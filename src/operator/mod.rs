@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::parser::ValueSource;
-use clap::{Arg, ArgMatches};
+use clap::{Arg, ArgAction, ArgMatches};
 
 use crate::spool::place::Place;
 
@@ -47,6 +47,14 @@ pub fn main(command: Command, arguments: &[OsString]) -> ExitCode {
         Command::Answer => answer::main(arguments),
         Command::Run => run::main(arguments),
     }
+}
+
+/// An option without a value.
+fn flag(name: &'static str, help: &'static str) -> Arg {
+    Arg::new(name)
+        .long(name)
+        .action(ArgAction::SetTrue)
+        .help(help)
 }
 
 /// An option that names a directory of the spool.

@@ -89,10 +89,9 @@ pub fn command() -> clap::Command {
 /// 1 otherwise.
 #[must_use]
 pub fn main(arguments: &[OsString]) -> ExitCode {
-    let name = OsString::from(WORD);
-    let matches = match command().try_get_matches_from(std::iter::once(&name).chain(arguments)) {
+    let matches = match crate::usage::matches(command(), arguments) {
         Ok(matches) => matches,
-        Err(error) => return crate::usage::usage(&error),
+        Err(code) => return code,
     };
     let path = matches
         .get_one::<PathBuf>("config")

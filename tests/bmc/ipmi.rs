@@ -166,6 +166,30 @@ fn a_bmc_that_is_silent_or_not_there_is_told() {
 }
 
 #[test]
+fn a_bmc_that_answers_garbage_is_none() {
+    let ipmi = Ipmi::start();
+    let garbage = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let port = garbage.local_addr().unwrap().port();
+    let answering = garbage.try_clone().unwrap();
+    let server = std::thread::spawn(move || {
+        let mut buffer = [0; 2048];
+        while let Ok((length, from)) = answering.recv_from(&mut buffer) {
+            if &buffer[..length] == b"END" {
+                return;
+            }
+            answering.send_to(&[0x5a; 700], from).unwrap();
+        }
+    });
+    let bmc = ipmi
+        .bmc("")
+        .replace(&ipmi.server.port.to_string(), &port.to_string());
+    let outcome = run(&bmc, &["power = \"off\"\ntimeout = \"3s\""], "n1");
+    garbage.send_to(b"END", ("127.0.0.1", port)).unwrap();
+    server.join().unwrap();
+    assert_eq!(outcome.ended.code, Some(1), "{:?}", outcome.ended);
+}
+
+#[test]
 fn a_machine_that_says_nothing_sensible_has_failed() {
     let ipmi = Ipmi::start();
     ipmi.odd("echo nonsense; exit 1");

@@ -65,6 +65,40 @@ fn what_was_done_is_told_at_the_end_and_while_it_is_done() {
 }
 
 #[test]
+fn on_a_terminal_progress_is_one_line_that_is_drawn_anew() {
+    let directory = with_script("while [ ! -e DIR/go ]; do sleep 0.05; done; echo done");
+    let task = exec(&directory, "", "name = \"waiting\"\ntimeout = \"60s\"");
+    let (_, path) = command(&directory, "", &[&task], "n1");
+    let line = format!("{AGENT} run {path} --node n1 --request-dir /no/such/spool");
+    let output = directory.path().join("typescript");
+    // script(1) gives it a terminal
+    let mut child = Command::new("script")
+        .args(["-qefc", &line])
+        .arg(&output)
+        .env("COLUMNS", "80")
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let text = || fs::read_to_string(&output).unwrap_or_default();
+    wait_for("the line to be drawn a second time", || {
+        let drawn = "\r\u{1b}[2K[1/1] waiting: attempt 1 of 1, 1 s";
+        text().contains(drawn).then_some(())
+    });
+    File::create(directory.path().join("go")).unwrap();
+    assert!(child.wait().unwrap().success(), "{}", text());
+    let text = text();
+    assert!(
+        text.contains("\r\u{1b}[2K[1/1] waiting: attempt 1 of 1, 0 s\r"),
+        "{text:?}"
+    );
+    assert!(
+        text.contains("\r\u{1b}[2K[1/1] waiting: Completed after "),
+        "{text:?}"
+    );
+}
+
+#[test]
 fn a_task_that_fails_ends_the_job_after_its_attempts() {
     let directory = with_script("echo x >>DIR/tries; echo \"no $FENCE_NODE\"; exit 7");
     let failing = exec(&directory, "", "retry_count = 3\nretry_interval = \"1ms\"");

@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use clap::{Arg, ArgAction, ArgMatches};
+use clap::{Arg, ArgMatches};
 use nix::errno::Errno;
 use nix::poll::PollFlags;
 use serde::Serialize;
@@ -20,7 +20,7 @@ use serde_json::json;
 use thiserror::Error;
 use uuid::Uuid;
 
-use super::{directory, directory_of};
+use super::{directory, directory_of, flag};
 use crate::interrupt::{Interrupt, Interrupted};
 use crate::jobs::record::{Condition, Reason, State, TaskRecord, end, go_on, now, success_message};
 use crate::responder::config::job_file::JobFile;
@@ -67,12 +67,6 @@ enum Fault {
 /// The options, from which parser and help are made.
 #[must_use]
 pub fn command() -> clap::Command {
-    let flag = |name: &'static str, help: &'static str| {
-        Arg::new(name)
-            .long(name)
-            .action(ArgAction::SetTrue)
-            .help(help)
-    };
     clap::Command::new("run")
         .bin_name("fence_recorder run")
         .about("Runs the tasks of a job once, without Pacemaker and without a spool.")
@@ -102,10 +96,9 @@ pub fn command() -> clap::Command {
 /// Runs the job. Exit 0 only if every task completed.
 #[must_use]
 pub fn main(arguments: &[OsString]) -> ExitCode {
-    let name = OsString::from("run");
-    let matches = match command().try_get_matches_from(std::iter::once(&name).chain(arguments)) {
+    let matches = match crate::usage::matches(command(), arguments) {
         Ok(matches) => matches,
-        Err(error) => return crate::usage::usage(&error),
+        Err(code) => return code,
     };
     match run(&matches) {
         Ok(true) => ExitCode::SUCCESS,

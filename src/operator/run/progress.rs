@@ -73,7 +73,10 @@ impl Progress {
     }
 }
 
-/// How wide the terminal is.
+/// How wide the terminal is; some don't say.
 fn columns() -> usize {
-    rustix::termios::tcgetwinsize(io::stderr()).map_or(80, |size| usize::from(size.ws_col).max(20))
+    match rustix::termios::tcgetwinsize(io::stderr()) {
+        Ok(size) if size.ws_col > 0 => usize::from(size.ws_col),
+        _ => 80,
+    }
 }
