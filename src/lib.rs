@@ -6,14 +6,19 @@
 //! - [`responder`]: what answers requests by running jobs
 //! - [`operator`]: the commands for people
 //! - [`jobs`]: the responder's records, which commands for people read
-//! - [`interrupt`], [`text`], [`usage`], [`manpage`]: signals as something to wait for, text from
-//!   outside made harmless, what commands and what manual pages have in common
+//! - [`bmc`]: the responder's tasks through BMCs
+//! - [`commands`]: the words that name the commands
+//! - [`interrupt`], [`text`], [`clock`], [`usage`], [`manpage`]: signals as something to wait for,
+//!   text from outside made harmless, time for people, what commands and what manual pages have in
+//!   common
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used))]
 
 pub mod agent;
 pub mod audit;
 pub mod bmc;
+pub mod clock;
+pub mod commands;
 pub mod interrupt;
 pub mod jobs;
 pub mod manpage;

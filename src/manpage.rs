@@ -19,6 +19,8 @@ impl Page {
         let title = name.to_uppercase();
         let header = [&title, section, RELEASED, version, "Pacemaker fence agents"];
         page.0.control("TH", header);
+        // a name that is hyphenated, or spread out, can't be copied
+        page.0.control("nh", []).control("ad", ["l"]);
         page.section("NAME", &[&format!("{name} - {}", lower_first(summary))]);
         page
     }
@@ -98,7 +100,7 @@ impl Page {
     pub fn verbatim(&mut self, lines: &str) {
         self.0
             .control("PP", [])
-            .control("RS", ["4"])
+            .control("RS", ["2"])
             .control("nf", []);
         for line in lines.lines() {
             self.0.text([roman(line)]);
@@ -121,8 +123,45 @@ impl Page {
     /// The page's source.
     #[must_use]
     pub fn render(&self) -> String {
-        self.0.render()
+        let mut is_filled = true;
+        let mut page = String::new();
+        for line in self.0.render().lines() {
+            is_filled = match line {
+                ".nf" => false,
+                ".fi" => true,
+                _ => is_filled,
+            };
+            if is_filled && !line.starts_with('.') {
+                page.push_str(&wrapped(line));
+            } else {
+                page.push_str(line);
+            }
+            page.push('\n');
+        }
+        page
     }
+}
+
+/// A line of text in lines that editors and mandoc's lint like; none may begin as a request does.
+fn wrapped(line: &str) -> String {
+    const WIDTH: usize = 80;
+    let mut lines = String::new();
+    let mut used = 0;
+    for word in line.split(' ') {
+        if used > 0 && used + 1 + word.len() <= WIDTH {
+            lines.push(' ');
+            used += 1;
+        } else if used > 0 {
+            lines.push('\n');
+            used = 0;
+            if word.starts_with(['.', '\'']) {
+                lines.push_str("\\&");
+            }
+        }
+        lines.push_str(word);
+        used += word.len();
+    }
+    lines
 }
 
 fn lower_first(text: &str) -> String {

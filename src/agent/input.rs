@@ -2,11 +2,13 @@
 
 use std::collections::HashMap;
 use std::ffi::OsString;
+use std::fmt::Write as _;
 
 use clap::{Arg, ArgAction, Command};
 use thiserror::Error;
 
 use super::parameters::{IGNORED, PARAMETERS, Parameter, Settings, ValueFault, option_of};
+use crate::commands;
 use crate::text::one_line;
 
 /// The most bytes of stdin (design 4.1).
@@ -201,14 +203,24 @@ pub fn command() -> Command {
     Command::new("fence_recorder")
         .about(super::metadata::SUMMARY)
         .override_usage(
-            "fence_recorder [OPTIONS]\n       fence_recorder < name=value lines\n       fence_recorder demo",
+            "fence_recorder [OPTIONS]\n       fence_recorder < name=value lines\n       fence_recorder COMMAND [ARGUMENTS]",
         )
-        .after_help("Without options the parameters are read from standard input, as Pacemaker writes them.\nThe manual is fence_recorder(8).")
+        .after_help(after_help())
         .disable_help_flag(true)
         .disable_version_flag(true)
         .infer_long_args(true)
         .no_binary_name(true)
         .args(table.chain(aliases).chain(ignored))
+}
+
+fn after_help() -> String {
+    let mut help = String::from(
+        "Without options the parameters are read from standard input, as Pacemaker writes them.\n\nCommands:\n",
+    );
+    for word in commands::ALL {
+        let _ = writeln!(help, "  {:<11}  {}", word.name, word.summary);
+    }
+    help + "\nThe manual is fence_recorder(8); each command has --help and a page of its own."
 }
 
 fn option(name: &'static str, is_boolean: bool) -> Arg {

@@ -5,6 +5,7 @@ use roff::{bold, italic, roman};
 use super::action::ACTIONS;
 use super::metadata::{DESCRIPTION, SUMMARY, getopt};
 use super::parameters::{IGNORED, PARAMETERS, Parameter, option_of};
+use crate::commands;
 use crate::manpage::Page;
 
 /// The page in troff's man format.
@@ -14,16 +15,12 @@ pub fn manual() -> String {
     page.synopsis(&[
         ("fence_recorder", "[OPTIONS]"),
         ("fence_recorder", "< name=value lines"),
-        ("fence_recorder demo", ""),
-        ("fence_recorder responder", "[OPTIONS]"),
-        (
-            "fence_recorder answer",
-            "REQUEST-ID|NODE --success|--failure [OPTIONS]",
-        ),
+        ("fence_recorder", "COMMAND [ARGUMENTS]"),
     ]);
     page.section("DESCRIPTION", &[DESCRIPTION, INPUT]);
     parameters(&mut page);
     actions(&mut page);
+    commands(&mut page);
     for (title, paragraphs) in SECTIONS {
         page.section(title, paragraphs);
     }
@@ -32,7 +29,8 @@ pub fn manual() -> String {
     page.examples(EXAMPLES);
     page.section(
         "SEE ALSO",
-        &["fence_recorder-responder(8), fence_recorder-responder.toml(5), pcs(8), crm(8), stonith_admin(8), \
+        &["fence_recorder-responder(8), fence_recorder-responder.toml(5), fence_recorder-run(8), fence_recorder-requests(8), \
+           fence_recorder-jobs(8), fence_recorder-history(8), fence_recorder-fenced(8), fence_recorder-unfence(8), pcs(8), crm(8), stonith_admin(8), \
            pacemaker-fenced(7), crm_resource(8)"],
     );
     page.render()
@@ -79,6 +77,16 @@ fn actions(page: &mut Page) {
     }
 }
 
+fn commands(page: &mut Page) {
+    page.section(
+        "COMMANDS",
+        &["The first argument may be a command for people; each has --help."],
+    );
+    for word in commands::ALL {
+        page.entry(vec![bold(word.name)], &[&format!("{}.", word.summary)]);
+    }
+}
+
 fn files(page: &mut Page) {
     page.section("FILES", &[]);
     for (path, what) in FILES {
@@ -96,15 +104,6 @@ given. Booleans are 1, yes, on, true and 0, no, off, false; as options they need
 fault and never clamped; in the environment it is a warning, and the default counts.";
 
 const SECTIONS: &[(&str, &[&str])] = &[
-    (
-        "COMMANDS",
-        &[
-            "demo: shows the agent at work in a temporary directory, with the responder: a fence that is \
-           answered, one that is refused, one that nobody answers. Needs no cluster and leaves nothing behind.",
-            "responder: answers requests by running jobs; see fence_recorder-responder(8).",
-            "answer: answers a request by hand; see fence_recorder-responder(8).",
-        ],
-    ),
     (
         "EXIT STATUS",
         &[
@@ -216,7 +215,7 @@ const PROTOCOL: &[&str] = &[
 const EXAMPLES: &[(&str, &str)] = &[
     (
         "The spool, on the node that has the responder:",
-        "install -d -m 0755 /run/fence_recorder/requests /run/fence_recorder/responses",
+        "install -d -m 0755 /run/fence_recorder/requests\ninstall -d -m 0755 /run/fence_recorder/responses",
     ),
     (
         "With pcs; the device runs where the spool is:",
@@ -228,7 +227,7 @@ const EXAMPLES: &[(&str, &str)] = &[
     (
         "The same with crmsh:",
         "crm configure primitive recorder stonith:fence_recorder \\\n    params pcmk_host_list=\"compute-1 compute-2\" \\\n    \
-         op monitor interval=60s\ncrm configure location recorder-spool recorder rule -inf: #uname ne storage-1",
+         op monitor interval=60s\ncrm configure location recorder-spool recorder \\\n    rule -inf: #uname ne storage-1",
     ),
     (
         "Where the responder knows nodes by other names, and both power supplies of one are to be cut:",

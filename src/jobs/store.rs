@@ -19,6 +19,9 @@ use crate::spool::json::{pretty, read_object};
 use crate::spool::lock::Lock;
 use crate::spool::publish::{PublishFault, replace};
 
+/// Where records are, unless the configuration says otherwise.
+pub const STATE_DIR: &str = "/var/lib/fence_recorder";
+
 const JOBS: &str = "jobs";
 const LOCK: &str = ".lock";
 
@@ -200,6 +203,14 @@ pub enum RecordFault {
     /// What is in it.
     #[error("holds no job: {0}")]
     Json(#[from] serde_json::Error),
+}
+
+impl RecordFault {
+    /// Whether there is no record.
+    #[must_use]
+    pub fn is_missing(&self) -> bool {
+        matches!(self, Self::File(FileFault::Missing))
+    }
 }
 
 /// Makes, locks and opens what the one that writes needs.

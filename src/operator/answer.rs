@@ -1,7 +1,7 @@
 //! `fence_recorder answer`: a person answers a request.
 
 use std::ffi::OsString;
-use std::io::{self, BufRead, IsTerminal, Write};
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -9,10 +9,11 @@ use std::time::{Duration, Instant};
 use clap::{Arg, ArgGroup, ArgMatches};
 use jiff::Timestamp;
 use nix::errno::Errno;
-use nix::unistd::{Uid, User, geteuid, getuid};
+use nix::unistd::geteuid;
 use thiserror::Error;
 
-use super::{directory, directory_of, flag};
+use super::options::{directory, directory_of, flag, word};
+use super::person::{self, Said};
 use crate::interrupt::{Interrupt, Interrupted};
 use crate::jobs::record::{Reason, Record, Word, now};
 use crate::jobs::store::{Store, StoreFault};
@@ -27,6 +28,7 @@ use crate::spool::publish::PublishFault;
 use crate::spool::request::{Request, RequestFault};
 use crate::spool::response::Response;
 use crate::spool::system::with_advice;
+use crate::spool::waiting::{WaitingFault, Where, waiting};
 use crate::spool::withdraw::CLAIMED;
 use crate::spool::{Spool, SpoolFault};
 use crate::text::one_line;
@@ -44,6 +46,8 @@ enum Fault {
     Spool(#[from] SpoolFault),
     #[error("{path} can't be used: {}", with_advice(*.error))]
     System { path: String, error: Errno },
+    #[error("{0}")]
+    Waiting(#[from] WaitingFault),
     #[error("nothing is pending for \"{0}\": no request has that id or node")]
     NotPending(String),
     #[error("\"{node}\" has several requests pending: answer one by its id: {}", ids.join(", "))]
@@ -87,15 +91,9 @@ enum Fault {
 /// The options, from which parser and help are made.
 #[must_use]
 pub fn command() -> clap::Command {
-    clap::Command::new("answer")
-        .bin_name("fence_recorder answer")
-        .about("Answers a fence request by hand.")
-        .arg(
-            Arg::new("target")
-                .value_name("REQUEST-ID|NODE")
-                .required(true)
-                .help("Which request"),
-        )
+    crate::commands::ANSWER
+        .command()
+        .arg(word("target", "REQUEST-ID|NODE", "Which request").required(true))
         .arg(flag(
             "success",
             "The node is safe; or, where the responder's rule has tasks, they may run",
@@ -187,10 +185,10 @@ fn answer(given: &Given) -> Result<String, Fault> {
 /// The one pending request that `target` names, or the first of those that one job answers.
 fn find(spool: &Spool, target: &str) -> Result<Found, Fault> {
     let requests = &spool.requests;
-    let is_wanted = |name: &FileName| name.request_id() == target || name.node() == target;
-    let names = pending(requests, is_wanted)?;
+    let is_wanted = |name: &FileName| name.has_id(target) || name.node() == target;
+    let names = waiting(requests, is_wanted)?;
     let by_id = names.iter().find(|(name, _)| name.request_id() == target);
-    let (name, is_claimed) = match (by_id, names.as_slice()) {
+    let (name, place) = match (by_id, names.as_slice()) {
         (Some(one), _) | (None, [one]) => one,
         (None, []) => return Err(Fault::NotPending(one_line(target))),
         (None, [first, ..]) if are_one_job(spool, &names) => first,
@@ -202,10 +200,9 @@ fn find(spool: &Spool, target: &str) -> Result<Found, Fault> {
             });
         }
     };
-    let request = if *is_claimed {
-        read(&claimed(requests)?, name)?
-    } else {
-        read(requests, name)?
+    let request = match place {
+        Where::Claimed => read(&claimed(requests)?, name)?,
+        Where::Waiting => read(requests, name)?,
     };
     Ok(Found {
         name: name.clone(),
@@ -214,7 +211,7 @@ fn find(spool: &Spool, target: &str) -> Result<Found, Fault> {
 }
 
 /// Whether one job of the responder answers all of these requests.
-fn are_one_job(spool: &Spool, names: &[(FileName, bool)]) -> bool {
+fn are_one_job(spool: &Spool, names: &[(FileName, Where)]) -> bool {
     if !Lock::is_held(&spool.requests, LOCK) {
         return false;
     }
@@ -238,31 +235,6 @@ fn system(requests: &Directory, name: &str, error: Errno) -> Fault {
     Fault::System { path, error }
 }
 
-/// The names of requests and claims, each with whether it is claimed.
-fn pending(
-    requests: &Directory,
-    is_wanted: impl Fn(&FileName) -> bool,
-) -> Result<Vec<(FileName, bool)>, Fault> {
-    let mut names = Vec::new();
-    let mut collect = |directory: &Directory, is_claimed| {
-        directory.for_each_name(|name| {
-            if let Some(name) = FileName::parse(name).filter(&is_wanted) {
-                // one that is claimed at this moment may be seen twice
-                names.retain(|(other, _)| *other != name);
-                names.push((name, is_claimed));
-            }
-            true
-        })
-    };
-    collect(requests, false).map_err(|error| system(requests, "", error))?;
-    match requests.open_below(CLAIMED) {
-        Ok(claimed) => collect(&claimed, true).map_err(|error| system(&claimed, "", error))?,
-        Err(Errno::ENOENT) => {}
-        Err(error) => return Err(system(requests, CLAIMED, error)),
-    }
-    Ok(names)
-}
-
 fn read(directory: &Directory, name: &FileName) -> Result<Request, Fault> {
     let (request, written) = Request::read(directory, name)?;
     let deadline = request.deadline(written);
@@ -272,25 +244,10 @@ fn read(directory: &Directory, name: &FileName) -> Result<Request, Fault> {
     Ok(request)
 }
 
-/// Who answers: behind sudo the person, not root.
-fn answerer() -> String {
-    let behind_sudo = std::env::var("SUDO_USER")
-        .ok()
-        .filter(|name| !name.is_empty());
-    let own = || {
-        let user = User::from_uid(getuid()).ok().flatten();
-        user.map_or_else(|| format!("user {}", Uid::current()), |user| user.name)
-    };
-    behind_sudo.unwrap_or_else(own)
-}
-
 /// Asks whether the node is really safe, where success is to be said of it.
 fn confirm(given: &Given, found: &Found, tasks: usize) -> Result<(), Fault> {
     if !given.success || given.is_confirmed {
         return Ok(());
-    }
-    if !io::stdin().is_terminal() {
-        return Err(Fault::NoTerminal);
     }
     let (node, action) = (
         one_line(&found.request.target_node),
@@ -305,13 +262,10 @@ fn confirm(given: &Given, found: &Found, tasks: usize) -> Result<(), Fault> {
             one_line(&found.request.recorder_node)
         )
     };
-    write!(io::stderr(), "{question}\nType yes to go on: ")?;
-    let mut line = String::new();
-    io::stdin().lock().read_line(&mut line)?;
-    if line.trim() == "yes" {
-        Ok(())
-    } else {
-        Err(Fault::NotConfirmed)
+    match person::ask(&question)? {
+        Said::Yes => Ok(()),
+        Said::No => Err(Fault::NotConfirmed),
+        Said::Nobody => Err(Fault::NoTerminal),
     }
 }
 
@@ -328,7 +282,12 @@ fn answer_through_responder(given: &Given, spool: &Spool, found: &Found) -> Resu
     let answers = open_or_make(&spool.requests, ANSWERS)
         .map_err(|error| system(&spool.requests, ANSWERS, error))?;
     let id = found.name.request_id();
-    let answer = Answer::new(id, given.success, given.message.clone(), Some(answerer()));
+    let answer = Answer::new(
+        id,
+        given.success,
+        given.message.clone(),
+        Some(person::name()),
+    );
     answer
         .publish(&answers, &found.name)
         .map_err(|fault| match fault.error {
@@ -457,7 +416,7 @@ fn answer_alone(given: &Given, spool: &Spool, found: &Found) -> Result<String, F
     let request = claim(requests, &claims, &found.name)?;
     let word = Word {
         success: given.success,
-        by: Some(answerer()),
+        by: Some(person::name()),
         message: given.message.clone(),
         time: now(),
     };

@@ -1,5 +1,6 @@
 //! `fence_recorder demo`: agent and responder at work, step by step, in a temporary directory.
 
+use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::fs;
 use std::io::{self, Write};
@@ -23,13 +24,17 @@ use crate::text::one_line;
 /// How long the responder may take to start.
 const START_TIME: Duration = Duration::from_secs(10);
 
-/// What `demo --help` prints.
-pub const HELP: &str = "\
-Usage: fence_recorder demo
-
-Shows agent and responder at work in a temporary directory: a fence that is
-answered, one that is refused and one that nobody answers. Needs no cluster and no rights,
-leaves nothing behind. Exit 0 if all three ended as they should, else 1.";
+/// The options: there are none.
+#[must_use]
+pub fn command() -> clap::Command {
+    crate::commands::DEMO
+        .command()
+        .long_about(
+            "Shows agent and responder at work in a temporary directory: a fence that is answered, one \
+             that is refused and one that nobody answers. Needs no cluster and no rights, leaves nothing \
+             behind. Exit 0 if all three ended as they should, else 1.",
+        )
+}
 
 /// What one of the demo's fences shows.
 struct Scene {
@@ -110,7 +115,10 @@ enum DemoFault {
 
 /// Shows all three; the exit code says whether they ended as they should.
 #[must_use]
-pub fn main() -> ExitCode {
+pub fn main(arguments: &[OsString]) -> ExitCode {
+    if let Err(code) = crate::usage::matches(command(), arguments) {
+        return code;
+    }
     match show_all() {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,

@@ -2,102 +2,98 @@
 
 pub mod answer;
 pub mod demo;
+pub mod fenced;
+pub mod history;
+pub mod jobs;
+pub mod manual;
+pub mod options;
+pub mod person;
+pub mod requests;
 pub mod run;
+pub mod unfence;
+pub mod view;
 
 use std::ffi::{OsStr, OsString};
-use std::io::{self, Write};
-use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::parser::ValueSource;
-use clap::{Arg, ArgAction, ArgMatches};
+use crate::commands::{ANSWER, DEMO, FENCED, HISTORY, JOBS, REQUESTS, RUN, UNFENCE, Word};
 
-use crate::spool::place::Place;
-
-/// A subcommand: the first word of the arguments.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Command {
-    /// Answers a request by hand.
-    Answer,
-    /// Shows the agent at work.
-    Demo,
-    /// Runs a job once.
-    Run,
+/// A subcommand, and what it runs.
+#[derive(Debug)]
+pub struct Subcommand {
+    /// That word.
+    pub word: Word,
+    /// Its options, from which parser, help, manual and completions are made.
+    pub command: fn() -> clap::Command,
+    /// Runs it with the arguments after the word. Exit 0 or 1, as for the agent: a usage error must
+    /// never look like the 2 of the agent's status.
+    pub main: fn(&[OsString]) -> ExitCode,
 }
 
-impl Command {
-    /// The subcommand of that name.
-    #[must_use]
-    pub fn parse(word: &OsStr) -> Option<Self> {
-        match word.to_str()? {
-            "answer" => Some(Self::Answer),
-            "demo" => Some(Self::Demo),
-            "run" => Some(Self::Run),
-            _ => None,
-        }
-    }
-}
+/// All of them, in the order of the manual.
+pub const COMMANDS: &[Subcommand] = &[
+    Subcommand {
+        word: REQUESTS,
+        command: requests::command,
+        main: requests::main,
+    },
+    Subcommand {
+        word: JOBS,
+        command: jobs::command,
+        main: jobs::main,
+    },
+    Subcommand {
+        word: HISTORY,
+        command: history::command,
+        main: history::main,
+    },
+    Subcommand {
+        word: FENCED,
+        command: fenced::command,
+        main: fenced::main,
+    },
+    Subcommand {
+        word: UNFENCE,
+        command: unfence::command,
+        main: unfence::main,
+    },
+    Subcommand {
+        word: ANSWER,
+        command: answer::command,
+        main: answer::main,
+    },
+    Subcommand {
+        word: RUN,
+        command: run::command,
+        main: run::main,
+    },
+    Subcommand {
+        word: DEMO,
+        command: demo::command,
+        main: demo::main,
+    },
+];
 
-/// Runs a subcommand with the arguments after it. Exit 0 or 1, as for the agent: its usage errors
-/// must never look like status' 2.
+/// The subcommand of that name.
 #[must_use]
-pub fn main(command: Command, arguments: &[OsString]) -> ExitCode {
-    match command {
-        Command::Demo => demo_main(arguments),
-        Command::Answer => answer::main(arguments),
-        Command::Run => run::main(arguments),
-    }
+pub fn find(word: &OsStr) -> Option<&'static Subcommand> {
+    COMMANDS.iter().find(|command| word == command.word.name)
 }
 
-/// An option without a value.
-fn flag(name: &'static str, help: &'static str) -> Arg {
-    Arg::new(name)
-        .long(name)
-        .action(ArgAction::SetTrue)
-        .help(help)
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// An option that names a directory of the spool.
-fn directory(name: &'static str, help: &'static str, place: Place) -> Arg {
-    Arg::new(name)
-        .long(name)
-        .value_name("DIRECTORY")
-        .help(format!("{help} [environment: {}]", place.environment))
-        .value_parser(clap::value_parser!(PathBuf))
-        .default_value(place.default)
-}
-
-/// The directory that an option or else its environment variable names.
-fn directory_of(matches: &ArgMatches, name: &str, place: Place) -> PathBuf {
-    let is_given = matches.value_source(name) == Some(ValueSource::CommandLine);
-    let environment = std::env::var_os(place.environment).filter(|value| !value.is_empty());
-    match environment {
-        Some(value) if !is_given => PathBuf::from(value),
-        _ => matches
-            .get_one::<PathBuf>(name)
-            .cloned()
-            .unwrap_or_default(),
-    }
-}
-
-fn said(result: &io::Result<()>) -> ExitCode {
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(_) => ExitCode::FAILURE,
-    }
-}
-
-fn demo_main(arguments: &[OsString]) -> ExitCode {
-    match arguments.first().map(|word| word.to_string_lossy()) {
-        None => demo::main(),
-        Some(word) if word == "--help" || word == "-h" => {
-            said(&writeln!(io::stdout(), "{}", demo::HELP))
-        }
-        Some(word) => {
-            let word = crate::text::one_line(&word);
-            let line = format!("demo takes no \"{word}\": see fence_recorder demo --help");
-            let _ = writeln!(io::stderr(), "fence_recorder: {line}");
-            ExitCode::FAILURE
+    #[test]
+    fn every_command_calls_itself_by_its_name() {
+        for subcommand in COMMANDS {
+            let command = (subcommand.command)();
+            assert_eq!(command.get_name(), subcommand.word.name);
+            let called = command.get_bin_name().map(str::to_owned);
+            assert_eq!(
+                called,
+                Some(format!("fence_recorder {}", subcommand.word.name))
+            );
         }
     }
 }

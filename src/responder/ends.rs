@@ -68,7 +68,11 @@ impl Ends {
         let ids = due
             .iter()
             .map(|answered| answered.request.request_id.as_str());
-        let open = audit.without_end(&ids.collect::<HashSet<_>>())?;
+        let made = due
+            .iter()
+            .filter_map(|answered| answered.request.timestamp.parse().ok());
+        let since = made.min().unwrap_or(Timestamp::MIN);
+        let open = audit.without_end(&ids.collect::<HashSet<_>>(), since)?;
         for answered in due {
             if open.contains(&answered.request.request_id) {
                 record(audit, &answered.request).map_err(|fault| fault.to_string())?;

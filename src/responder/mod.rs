@@ -32,15 +32,13 @@ use clap::{Arg, ArgAction, ArgMatches};
 use thiserror::Error;
 
 use crate::audit::Audit;
+use crate::commands::RESPONDER;
 use crate::interrupt::Interrupt;
 use crate::jobs::store::{Store, StoreFault};
 use config::{Config, ConfigFault, DEFAULT_PATH};
 use desk::Desk;
 use seat::{LOCK_PAUSE, LOCK_TIME, Seat, SeatFault};
 use service::Service;
-
-/// The first argument that makes this program the responder.
-pub const WORD: &str = "responder";
 
 /// Why the responder doesn't run.
 #[derive(Debug, Error)]
@@ -58,9 +56,7 @@ enum Fault {
 /// The options, from which parser and help are made.
 #[must_use]
 pub fn command() -> clap::Command {
-    clap::Command::new("responder")
-        .bin_name("fence_recorder responder")
-        .about("Answers fence requests by running the jobs that responder.toml describes.")
+    RESPONDER.command()
         .arg(
             Arg::new("config")
                 .long("config")

@@ -2,12 +2,22 @@
 
 use std::collections::BTreeMap;
 
-use nix::fcntl::AtFlags;
-use nix::sys::stat::fstatat;
+use jiff::Timestamp;
 
 use super::directory::Directory;
 use super::name::FileName;
 use super::response::Response;
+
+/// What leaves a node fenced.
+#[derive(Debug)]
+pub struct Fencing {
+    /// The response's file.
+    pub name: FileName,
+    /// When it was written.
+    pub written: Timestamp,
+    /// What it says.
+    pub response: Response,
+}
 
 /// The responses in a directory by node; nothing but names was read.
 #[derive(Debug, Default)]
@@ -40,40 +50,51 @@ impl ResponseNames {
         self.0.keys().map(String::as_str)
     }
 
-    /// Whether `node` is fenced: the newest (mtime) successful response that counts as a file did
-    /// `off`, or doesn't say what it did (design 3.2). Where several are equally new, all must.
+    /// The names of the responses about `node`.
+    #[must_use]
+    pub fn of(&self, node: &str) -> &[FileName] {
+        self.0.get(node).map(Vec::as_slice).unwrap_or_default()
+    }
+
+    /// Whether `node` is fenced.
     #[must_use]
     pub fn is_fenced(&self, responses: &Directory, node: &str) -> bool {
+        self.fenced_by(responses, node).is_some()
+    }
+
+    /// The response that leaves `node` fenced, if it is: the newest (mtime) successful response that
+    /// counts as a file, if it did `off`, or doesn't say what it did (design 3.2). Where several are
+    /// equally new, all must.
+    #[must_use]
+    pub fn fenced_by(&self, responses: &Directory, node: &str) -> Option<Fencing> {
         let mut successes = self
             .newest_first(responses, node)
             .filter_map(|(written, name)| {
                 let response = Response::read(responses, name).ok()?;
-                response
-                    .success
-                    .then(|| (written, response.leaves_the_node_off()))
+                response.success.then_some((written, name, response))
             });
-        let Some((newest, is_off)) = successes.next() else {
-            return false;
-        };
-        is_off
+        let (newest, name, response) = successes.next()?;
+        let is_off = response.leaves_the_node_off()
             && successes
-                .take_while(|(written, _)| *written == newest)
-                .all(|(_, is_off)| is_off)
+                .take_while(|(written, ..)| *written == newest)
+                .all(|(.., response)| response.leaves_the_node_off());
+        is_off.then(|| Fencing {
+            name: name.clone(),
+            written: newest,
+            response,
+        })
     }
 
     fn newest_first(
         &self,
         responses: &Directory,
         node: &str,
-    ) -> impl Iterator<Item = ((i64, i64), &FileName)> {
-        let names = self.0.get(node).map(Vec::as_slice).unwrap_or_default();
-        let mut files: Vec<_> = names
+    ) -> impl Iterator<Item = (Timestamp, &FileName)> {
+        let written = |name: &FileName| responses.written(name.as_str().as_ref());
+        let mut files: Vec<_> = self
+            .of(node)
             .iter()
-            .filter_map(|name| {
-                let status =
-                    fstatat(responses, name.as_str(), AtFlags::AT_SYMLINK_NOFOLLOW).ok()?;
-                Some(((status.st_mtime, status.st_mtime_nsec), name))
-            })
+            .filter_map(|name| Some((written(name)?, name)))
             .collect();
         files.sort_unstable_by_key(|(written, _)| std::cmp::Reverse(*written));
         files.into_iter()

@@ -2,6 +2,7 @@
 
 pub mod answer;
 pub mod claim;
+pub mod clear;
 pub mod directory;
 pub mod fenced;
 pub mod file;
@@ -16,6 +17,7 @@ pub mod response;
 pub mod sweep;
 pub mod system;
 pub mod time;
+pub mod waiting;
 pub mod watch;
 pub mod withdraw;
 

@@ -11,6 +11,7 @@ use uuid::Uuid;
 pub const MAX_NODE_NAME_BYTES: usize = 208;
 
 const SUFFIX: &str = ".json";
+const SHORT_ID_LENGTH: usize = 8;
 const UUID_LENGTH: usize = uuid::fmt::Hyphenated::LENGTH;
 
 /// The name of a node (or of a plug of its fence device) that is safe to be part of a file name.
@@ -122,6 +123,18 @@ impl FileName {
         &self.name[self.node_length + 1..self.name.len() - SUFFIX.len()]
     }
 
+    /// The first characters of its id, which tell it from others well enough for people.
+    #[must_use]
+    pub fn short_id(&self) -> &str {
+        short_id(self.request_id())
+    }
+
+    /// Whether `text` is its id, or the beginning of it.
+    #[must_use]
+    pub fn has_id(&self, text: &str) -> bool {
+        is_id(self.request_id(), text)
+    }
+
     /// The name under which the file is written before it is published (design 3.1).
     #[must_use]
     pub fn temporary(&self) -> String {
@@ -133,6 +146,18 @@ impl fmt::Display for FileName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.name)
     }
+}
+
+/// The first characters of a request's id, as people's tables show it.
+#[must_use]
+pub fn short_id(id: &str) -> &str {
+    id.get(..SHORT_ID_LENGTH).unwrap_or(id)
+}
+
+/// Whether `text` names the request `id`: whole, or by as many first characters as tables show.
+#[must_use]
+pub fn is_id(id: &str, text: &str) -> bool {
+    id == text || (text.len() >= SHORT_ID_LENGTH && id.starts_with(text))
 }
 
 /// Whether a directory entry is a temporary file of design 3.1 (`.<name>.json.tmp`).

@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use clap::{Arg, ArgMatches};
+use clap::ArgMatches;
 use nix::errno::Errno;
 use nix::poll::PollFlags;
 use serde::Serialize;
@@ -20,7 +20,7 @@ use serde_json::json;
 use thiserror::Error;
 use uuid::Uuid;
 
-use super::{directory, directory_of, flag};
+use super::options::{directory, directory_of, flag, value, word};
 use crate::interrupt::{Interrupt, Interrupted};
 use crate::jobs::record::{Condition, Reason, State, TaskRecord, end, go_on, now, success_message};
 use crate::responder::config::job_file::JobFile;
@@ -67,23 +67,14 @@ enum Fault {
 /// The options, from which parser and help are made.
 #[must_use]
 pub fn command() -> clap::Command {
-    clap::Command::new("run")
-        .bin_name("fence_recorder run")
-        .about("Runs the tasks of a job once, without Pacemaker and without a spool.")
+    crate::commands::RUN
+        .command()
         .arg(
-            Arg::new("job")
-                .value_name("JOB.toml")
+            word("job", "JOB.toml", "The file that describes the job")
                 .value_parser(clap::value_parser!(PathBuf))
-                .required(true)
-                .help("The file that describes the job"),
+                .required(true),
         )
-        .arg(
-            Arg::new("node")
-                .long("node")
-                .value_name("NODE")
-                .required(true)
-                .help("The node that it is for"),
-        )
+        .arg(value("node", "NODE", "The node that it is for").required(true))
         .arg(flag("json", "Print the job as JSON at its end"))
         .arg(flag("dry-run", "Only say what would be done"))
         .arg(directory(

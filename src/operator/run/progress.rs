@@ -4,6 +4,7 @@ use std::io::{self, IsTerminal, Write};
 use std::time::Instant;
 
 use crate::jobs::record::{State, TaskRecord};
+use crate::operator::view::terminal::size_of;
 
 /// Where progress is said, on standard error.
 #[derive(Debug)]
@@ -39,8 +40,9 @@ impl Progress {
     pub fn draw(&self) {
         if let Some((text, since)) = self.current.as_ref().filter(|_| self.is_terminal) {
             let line = format!("{text}, {} s", since.elapsed().as_secs());
+            let columns = size_of(io::stderr()).columns;
             // a line that wraps could not be redrawn
-            let line: String = line.chars().take(columns().saturating_sub(1)).collect();
+            let line: String = line.chars().take(columns.saturating_sub(1)).collect();
             let _ = write!(io::stderr(), "\r\x1b[2K{line}");
         }
     }
@@ -70,13 +72,5 @@ impl Progress {
         let clear = if self.is_terminal { "\r\x1b[2K" } else { "" };
         let _ = writeln!(io::stderr(), "{clear}{line}");
         self.draw();
-    }
-}
-
-/// How wide the terminal is; some don't say.
-fn columns() -> usize {
-    match rustix::termios::tcgetwinsize(io::stderr()) {
-        Ok(size) if size.ws_col > 0 => usize::from(size.ws_col),
-        _ => 80,
     }
 }

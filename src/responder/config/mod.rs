@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
+use crate::jobs::store::STATE_DIR;
 use crate::spool::place::{LOG_DIR, REQUEST_DIR, RESPONSE_DIR};
 use crate::spool::request::Action;
 use reader::{Fault, Faults, Table, parse};
@@ -28,7 +29,6 @@ pub use task::{Kind, Parameter, Task};
 /// Where the configuration is, if nothing else is said.
 pub const DEFAULT_PATH: &str = "/etc/fence_recorder/responder.toml";
 
-const STATE_DIR: &str = "/var/lib/fence_recorder";
 const MAX_JOBS: usize = 64;
 const DAY: Duration = Duration::from_hours(24);
 const KEEP_JOBS: Duration = Duration::from_hours(30 * 24);

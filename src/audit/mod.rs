@@ -1,26 +1,27 @@
 //! Records what happened to every request: three log files and syslog (design 4.3).
 
+pub mod read;
+
 use std::collections::HashSet;
 use std::fmt::{self, Write as _};
-use std::fs::File;
-use std::io::{self, BufRead, BufReader};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use jiff::tz::TimeZone;
 use jiff::{Timestamp, ZonedDateTime};
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open, openat};
 use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, UnixAddr, sendto, socket};
 use nix::sys::stat::{Mode, fchmod, fstat};
 use nix::unistd::{gethostname, write};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use thiserror::Error;
 
+use crate::clock::local_zone;
 use crate::spool::system::{uninterrupted, with_advice};
 use crate::text::{one_line, one_word};
+use read::{Complaint, Recorded, for_each_event};
 
 /// For people, in their words.
 pub const EVENTS: &str = "fence-events.log";
@@ -89,6 +90,17 @@ pub struct AuditFault {
 }
 
 impl Status {
+    /// All of them.
+    pub const ALL: [Self; 7] = [
+        Self::Requested,
+        Self::Completed,
+        Self::Failed,
+        Self::TimedOut,
+        Self::Cancelled,
+        Self::Expired,
+        Self::Unfenced,
+    ];
+
     /// As it is written in the logs.
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -125,13 +137,6 @@ impl fmt::Display for Status {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
-}
-
-/// What tells a line's request and its state.
-#[derive(Deserialize)]
-struct Logged {
-    request_id: Option<String>,
-    status: String,
 }
 
 /// A line of the detailed log.
@@ -185,38 +190,36 @@ impl Audit {
         results.into_iter().collect()
     }
 
-    /// Which of these requests the detailed log knows as made, and not as ended.
+    /// Which of these requests, made at `since` or later, the detailed log knows as made, and not as
+    /// ended.
     ///
     /// # Errors
     /// When it can't be read. One that isn't there knows none.
-    pub fn without_end(&self, request_ids: &HashSet<&str>) -> Result<HashSet<String>, String> {
-        let path = self.log_dir.join(DETAILED);
-        let file = match File::open(&path) {
-            Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(HashSet::new()),
-            Err(error) => return Err(format!("{} can't be read: {error}", path.display())),
-        };
+    pub fn without_end(
+        &self,
+        request_ids: &HashSet<&str>,
+        since: Timestamp,
+    ) -> Result<HashSet<String>, String> {
         let mut open = HashSet::new();
-        for line in BufReader::new(file).split(b'\n') {
-            let line =
-                line.map_err(|error| format!("{} can't be read: {error}", path.display()))?;
-            // a torn line or a foreign one says nothing
-            let Ok(event) = serde_json::from_slice::<Logged>(&line) else {
-                continue;
-            };
-            let Some(id) = event
-                .request_id
-                .filter(|id| request_ids.contains(id.as_str()))
-            else {
-                continue;
+        let mut fault = None;
+        let visit = |event: Recorded| {
+            let id = event.request_id;
+            let Some(id) = id.filter(|id| request_ids.contains(id.as_str())) else {
+                return;
             };
             if event.status == Status::Requested.as_str() {
                 open.insert(id);
             } else {
                 open.remove(&id);
             }
-        }
-        Ok(open)
+        };
+        for_each_event(&self.log_dir, Some(since), visit, |complaint| {
+            // a torn line or a foreign one says nothing
+            if let Complaint::Unreadable(..) = complaint {
+                fault = Some(complaint.to_string());
+            }
+        })?;
+        fault.map_or(Ok(open), Err)
     }
 
     fn open_log_dir(&self) -> Result<OwnedFd, AuditFault> {
@@ -257,17 +260,6 @@ impl Audit {
         line.push('\n');
         line
     }
-}
-
-/// The zone of this host's clock. Without TZ it is read from where it lies: to find its name, as
-/// the library would, takes a walk through the whole database in every fence.
-fn local_zone() -> TimeZone {
-    if std::env::var_os("TZ").is_some_and(|zone| !zone.is_empty()) {
-        return TimeZone::system();
-    }
-    let zone = std::fs::read("/etc/localtime").ok();
-    zone.and_then(|zone| TimeZone::tzif("Local", &zone).ok())
-        .unwrap_or(TimeZone::UTC)
 }
 
 fn prose(event: &Event<'_>) -> String {
