@@ -45,6 +45,12 @@ pub const ANSWER: Word = Word {
     summary: "Answers a fence request by hand",
 };
 
+/// See [`crate::operator::check`].
+pub const CHECK: Word = Word {
+    name: "check",
+    summary: "Looks for what would keep this node, or its cluster, from fencing",
+};
+
 /// See [`crate::operator::run`].
 pub const RUN: Word = Word {
     name: "run",
@@ -65,7 +71,7 @@ pub const DEMO: Word = Word {
 
 /// All of them, in the order of help and manual.
 pub const ALL: &[Word] = &[
-    REQUESTS, JOBS, HISTORY, FENCED, UNFENCE, ANSWER, RUN, RESPONDER, DEMO,
+    REQUESTS, JOBS, HISTORY, FENCED, UNFENCE, ANSWER, CHECK, RUN, RESPONDER, DEMO,
 ];
 
 impl Word {

@@ -79,6 +79,7 @@ impl Page {
                 term.extend([bold(format!("-{short}")), roman(", ")]);
             }
             match argument.get_long() {
+                Some(long) if value.is_empty() => term.push(bold(format!("--{long}"))),
                 Some(long) => term.extend([bold(format!("--{long}")), roman(" "), italic(value)]),
                 None => term.push(italic(value)),
             }

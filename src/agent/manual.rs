@@ -30,7 +30,7 @@ pub fn manual() -> String {
     page.section(
         "SEE ALSO",
         &["fence_recorder-responder(8), fence_recorder-responder.toml(5), fence_recorder-run(8), fence_recorder-requests(8), \
-           fence_recorder-jobs(8), fence_recorder-history(8), fence_recorder-fenced(8), fence_recorder-unfence(8), pcs(8), crm(8), stonith_admin(8), \
+           fence_recorder-jobs(8), fence_recorder-history(8), fence_recorder-fenced(8), fence_recorder-unfence(8), fence_recorder-check(8), pcs(8), crm(8), stonith_admin(8), \
            pacemaker-fenced(7), crm_resource(8)"],
     );
     page.render()

@@ -276,7 +276,7 @@ fn task_lines(number: usize, task: &TaskRecord, zone: &TimeZone, style: &Style) 
     if !task.attempts.is_empty() {
         text.push_str(&attempts.render(style, ""));
     } else if let Some(message) = &task.message {
-        text.push_str(&indented(&one_line(message), style));
+        text.push_str(&indented(&one_line(message), "    ", style));
     }
     text
 }

@@ -47,7 +47,7 @@ fn page(subcommand: &Subcommand, text: &Text) -> String {
         "SEE ALSO",
         &["fence_recorder(8), fence_recorder-responder(8), and the other commands' pages: fence_recorder-requests(8), \
            fence_recorder-jobs(8), fence_recorder-history(8), fence_recorder-fenced(8), fence_recorder-unfence(8), \
-           fence_recorder-run(8)"],
+           fence_recorder-check(8), fence_recorder-run(8)"],
     );
     page.render()
 }
@@ -128,6 +128,35 @@ const TEXTS: &[Text] = &[
         ],
         exit_status: SHOWN,
         examples: &[("Who is out?", "fence_recorder fenced")],
+    },
+    Text {
+        command: "check",
+        description: &[
+            "fence_recorder check looks at this node and, where a cluster runs, at its configuration, and says in a line each \
+             what is OK, what should be looked at (WARN) and what keeps fencing from working or from being trusted (FAIL), with \
+             the command that mends it below. It changes nothing. Run it as root on each node that may run a device, after each change.",
+            "On the node: the installed agent against this one; the spool's directories, their file system and what is free on it, \
+             requests past their deadline; the responder, its version and configuration, and who else watches; inotify; the log \
+             directory and its rotation; what SELinux denies the cluster there. Where no device may run here, a missing spool is OK.",
+            "In the cluster: whether fencing is enabled; each device that uses this agent: its parameters, host list or map, a \
+             plug that is the same for several nodes, response_timeout and delay against Pacemaker's timeouts and retries, the recurring \
+             monitor, pcmk_action_limit and concurrent-fencing, unfencing, its constraints, its spool, and whether the responder has a rule for \
+             each request it can make; and nodes that are in several host lists, or in none.",
+            "Timeouts are those of stonith-timeout and of pcmk_reboot_timeout, pcmk_off_timeout and pcmk_on_timeout. Constraints that are rules, \
+             sets or patterns are taken as they should be. In --json each finding has a level, a name that never changes, a subject, a \
+             message and a remedy.",
+        ],
+        exit_status: "1 if anything is a FAIL, else 0.",
+        examples: &[
+            (
+                "What is not as it should be?",
+                "fence_recorder check --quiet",
+            ),
+            (
+                "Before a change goes live:",
+                "pcs cluster cib new.xml\npcs -f new.xml stonith update recorder delay=10\nCIB_file=new.xml fence_recorder check",
+            ),
+        ],
     },
     Text {
         command: "unfence",

@@ -1,6 +1,7 @@
 //! The commands for people.
 
 pub mod answer;
+pub mod check;
 pub mod demo;
 pub mod fenced;
 pub mod history;
@@ -16,7 +17,7 @@ pub mod view;
 use std::ffi::{OsStr, OsString};
 use std::process::ExitCode;
 
-use crate::commands::{ANSWER, DEMO, FENCED, HISTORY, JOBS, REQUESTS, RUN, UNFENCE, Word};
+use crate::commands::{ANSWER, CHECK, DEMO, FENCED, HISTORY, JOBS, REQUESTS, RUN, UNFENCE, Word};
 
 /// A subcommand, and what it runs.
 #[derive(Debug)]
@@ -61,6 +62,11 @@ pub const COMMANDS: &[Subcommand] = &[
         word: ANSWER,
         command: answer::command,
         main: answer::main,
+    },
+    Subcommand {
+        word: CHECK,
+        command: check::command,
+        main: check::main,
     },
     Subcommand {
         word: RUN,

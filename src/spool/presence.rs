@@ -71,16 +71,51 @@ pub fn is_watched(requests: &Directory) -> bool {
 /// Whether a process that could answer has an inotify watch on request_dir.
 #[must_use]
 pub fn a_process_watches(requests: &Directory) -> bool {
+    watchers(requests).next().is_some()
+}
+
+/// A process that could answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Watcher {
+    /// Its number.
+    pub pid: u32,
+    /// Its program's name, or what it calls itself.
+    pub name: String,
+}
+
+/// The processes that could answer and have an inotify watch on request_dir.
+pub fn watchers(requests: &Directory) -> impl Iterator<Item = Watcher> {
     let marks = marks_of(requests);
-    let Ok(processes) = fs::read_dir("/proc") else {
-        return false;
-    };
-    processes.flatten().any(|process| {
-        let is_a_process = process
-            .file_name()
-            .to_str()
-            .is_some_and(|name| name.bytes().all(|b| b.is_ascii_digit()));
-        is_a_process && could_answer(&process.path(), requests) && watches(&process.path(), &marks)
+    processes().filter_map(move |(pid, process)| {
+        let is_one = could_answer(&process, requests) && watches(&process, &marks);
+        is_one.then(|| {
+            let name = fs::read_to_string(process.join("comm")).unwrap_or_default();
+            let name = name.trim_end().to_owned();
+            Watcher { pid, name }
+        })
+    })
+}
+
+/// All processes, and where /proc has them.
+pub fn processes() -> impl Iterator<Item = (u32, PathBuf)> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| Some((entry.file_name().to_str()?.parse().ok()?, entry.path())))
+}
+
+/// How many inotify instances a process has.
+#[must_use]
+pub fn inotify_instances(process: &Path) -> usize {
+    inotify_descriptors(process).count()
+}
+
+fn inotify_descriptors(process: &Path) -> impl Iterator<Item = std::ffi::OsString> {
+    let descriptors = fs::read_dir(process.join("fd"))
+        .into_iter()
+        .flatten()
+        .flatten();
+    descriptors.filter_map(|descriptor| {
+        let target = fs::read_link(descriptor.path()).ok()?;
+        (target.as_os_str() == "anon_inode:inotify").then(|| descriptor.file_name())
     })
 }
 
@@ -146,15 +181,9 @@ fn is_own_command(process: &Path) -> bool {
 }
 
 fn watches(process: &Path, mark: &str) -> bool {
-    let Ok(descriptors) = fs::read_dir(process.join("fd")) else {
-        return false;
-    };
-    descriptors.flatten().any(|descriptor| {
-        let is_inotify = fs::read_link(descriptor.path())
-            .is_ok_and(|target| target.as_os_str() == "anon_inode:inotify");
-        is_inotify
-            && fs::read_to_string(process.join("fdinfo").join(descriptor.file_name()))
-                .is_ok_and(|info| info.lines().any(|line| mark_in(line) == Some(mark)))
+    inotify_descriptors(process).any(|descriptor| {
+        fs::read_to_string(process.join("fdinfo").join(descriptor))
+            .is_ok_and(|info| info.lines().any(|line| mark_in(line) == Some(mark)))
     })
 }
 

@@ -1,6 +1,7 @@
 //! The commands for people, on real spools with real agents and responders.
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
+mod check;
 mod desk;
 #[path = "../agent/env.rs"]
 // the rest of it is for the agent

@@ -33,6 +33,7 @@ mod wait;
 
 mod bmc;
 mod chain;
+mod check;
 mod cleanup;
 mod death;
 mod failure;

@@ -76,7 +76,7 @@ impl Table {
         let mut lines = line(&self.header, &widths, style);
         for (row, text) in &self.rows {
             lines.push_str(&line(row, &widths, style));
-            lines.push_str(&indented(text, style));
+            lines.push_str(&indented(text, "    ", style));
         }
         lines
     }
@@ -134,14 +134,11 @@ fn cut(text: &str, width: usize) -> String {
     short
 }
 
-/// `text` in lines that start under the second column, broken between words; nothing for nothing.
+/// `text` in lines that start with `indent`, broken between words; nothing for nothing.
 #[must_use]
-pub fn indented(text: &str, style: &Style) -> String {
-    const INDENT: &str = "    ";
-    let width = style
-        .width()
-        .unwrap_or(usize::MAX)
-        .saturating_sub(INDENT.len());
+pub fn indented(text: &str, indent: &str, style: &Style) -> String {
+    let width = style.width().unwrap_or(usize::MAX);
+    let width = width.saturating_sub(indent.len());
     let mut lines = String::new();
     let mut used = 0;
     for word in text.split(' ').filter(|word| !word.is_empty()) {
@@ -152,7 +149,7 @@ pub fn indented(text: &str, style: &Style) -> String {
             if used > 0 {
                 lines.push('\n');
             }
-            lines.push_str(INDENT);
+            lines.push_str(indent);
             used = 0;
         }
         lines.push_str(word);
