@@ -69,9 +69,25 @@ pub const DEMO: Word = Word {
     summary: "Shows agent and responder at work in a temporary directory",
 };
 
+/// See [`crate::operator::completions`].
+pub const COMPLETIONS: Word = Word {
+    name: "completions",
+    summary: "Prints what bash, zsh or fish can complete",
+};
+
 /// All of them, in the order of help and manual.
 pub const ALL: &[Word] = &[
-    REQUESTS, JOBS, HISTORY, FENCED, UNFENCE, ANSWER, CHECK, RUN, RESPONDER, DEMO,
+    REQUESTS,
+    JOBS,
+    HISTORY,
+    FENCED,
+    UNFENCE,
+    ANSWER,
+    CHECK,
+    RUN,
+    RESPONDER,
+    DEMO,
+    COMPLETIONS,
 ];
 
 impl Word {

@@ -181,9 +181,18 @@ fn unquoted(value: &str) -> &str {
         .unwrap_or(value)
 }
 
-/// The agent's command line, made from the table.
+/// The agent's command line: the table, older names and those that are ignored.
+fn command() -> Command {
+    let aliases = PARAMETERS.iter().filter_map(|parameter| {
+        Some(option(parameter.alias?, parameter.field.is_boolean()).hide(true))
+    });
+    let ignored = IGNORED.iter().map(|name| option(name, false).hide(true));
+    table().no_binary_name(true).args(aliases.chain(ignored))
+}
+
+/// The command line as help and completions show it, made from the table.
 #[must_use]
-pub fn command() -> Command {
+pub fn table() -> Command {
     let table = PARAMETERS.iter().map(|parameter| {
         let arg = option(parameter.name, parameter.field.is_boolean()).help(help_of(parameter));
         let arg = if parameter.value_name.is_empty() {
@@ -196,10 +205,6 @@ pub fn command() -> Command {
             None => arg,
         }
     });
-    let aliases = PARAMETERS.iter().filter_map(|parameter| {
-        Some(option(parameter.alias?, parameter.field.is_boolean()).hide(true))
-    });
-    let ignored = IGNORED.iter().map(|name| option(name, false).hide(true));
     Command::new("fence_recorder")
         .about(super::metadata::SUMMARY)
         .override_usage(
@@ -209,8 +214,7 @@ pub fn command() -> Command {
         .disable_help_flag(true)
         .disable_version_flag(true)
         .infer_long_args(true)
-        .no_binary_name(true)
-        .args(table.chain(aliases).chain(ignored))
+        .args(table)
 }
 
 fn after_help() -> String {

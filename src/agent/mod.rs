@@ -159,7 +159,7 @@ pub fn act(agent: &mut Agent<'_>, resolved: Resolved) -> Exit {
         agent.console.warning(warning);
     }
     if settings.help {
-        return print(agent, &input::command().render_help().to_string()).unwrap_or(Exit::Failure);
+        return print(agent, &input::table().render_help().to_string()).unwrap_or(Exit::Failure);
     }
     if settings.version {
         return print(

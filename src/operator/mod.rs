@@ -2,6 +2,7 @@
 
 pub mod answer;
 pub mod check;
+pub mod completions;
 pub mod demo;
 pub mod fenced;
 pub mod history;
@@ -17,7 +18,9 @@ pub mod view;
 use std::ffi::{OsStr, OsString};
 use std::process::ExitCode;
 
-use crate::commands::{ANSWER, CHECK, DEMO, FENCED, HISTORY, JOBS, REQUESTS, RUN, UNFENCE, Word};
+use crate::commands::{
+    ANSWER, CHECK, COMPLETIONS, DEMO, FENCED, HISTORY, JOBS, REQUESTS, RUN, UNFENCE, Word,
+};
 
 /// A subcommand, and what it runs.
 #[derive(Debug)]
@@ -77,6 +80,11 @@ pub const COMMANDS: &[Subcommand] = &[
         word: DEMO,
         command: demo::command,
         main: demo::main,
+    },
+    Subcommand {
+        word: COMPLETIONS,
+        command: completions::command,
+        main: completions::main,
     },
 ];
 

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
 mod check;
+mod completions;
 mod desk;
 #[path = "../agent/env.rs"]
 // the rest of it is for the agent
