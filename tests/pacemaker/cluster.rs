@@ -16,9 +16,13 @@ impl Cluster {
     /// Starts a cluster and returns when all its nodes see each other online.
     pub fn start(size: usize) -> Self {
         tools::require();
-        let nodes = (1..=size)
-            .map(|number| Node::start(&format!("n{number}")))
-            .collect();
+        let nodes = (1..=size).map(|number| Node::start(&format!("n{number}")));
+        Self::of(nodes.collect())
+    }
+
+    /// The same, of nodes n1, n2, ... that are there already.
+    pub fn of(nodes: Vec<Node>) -> Self {
+        let size = nodes.len();
         // A node alone stays on its loopback.
         let switch = (size > 1).then(Switch::start);
         let mut cluster = Self { nodes, switch };

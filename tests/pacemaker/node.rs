@@ -8,7 +8,7 @@ use crate::log::Log;
 use crate::tether::Tether;
 
 /// What PID 1 of a node runs.
-const INIT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/pacemaker/node.sh");
+pub const INIT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/pacemaker/node.sh");
 
 /// The binary under test; it is `/usr/sbin/fence_recorder` inside the nodes.
 const AGENT: &str = env!("CARGO_BIN_EXE_fence_recorder");
@@ -23,6 +23,11 @@ pub struct Node {
 impl Node {
     /// Makes the node's namespaces; no cluster software runs yet.
     pub fn start(name: &str) -> Self {
+        Self::start_with(name, &[INIT, name, AGENT])
+    }
+
+    /// The same, with what its PID 1, a shell, is given.
+    pub fn start_with(name: &str, init: &[&str]) -> Self {
         let (tether, pid) = Tether::start(
             command::plain("unshare")
                 .args([
@@ -34,7 +39,8 @@ impl Node {
                     "--fork",
                     "--kill-child",
                 ])
-                .args(["sh", INIT, name, AGENT]),
+                .arg("sh")
+                .args(init),
         );
         let pid = pid.parse().expect("the node tells its process id");
         Self {

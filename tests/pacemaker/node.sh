@@ -1,11 +1,12 @@
-# PID 1 of one node: `sh node.sh NAME AGENT`, started in new namespaces by node.rs.
+# PID 1 of one node: `sh node.sh NAME [AGENT]`, started in new namespaces by node.rs. Without AGENT the
+# node's own root has one.
 #
 # The node lives as long as its standard input is open. However the test ends, even by SIGKILL,
 # the kernel closes that pipe, this process leaves, and everything in the node dies with it.
 set -eu
 umask 022
 name=$1
-agent=$2
+agent=${2:-}
 
 # /proc is still the test's own here, so this is the node's process id as the test sees it.
 read -r pid _ </proc/self/stat
@@ -14,13 +15,15 @@ for dir in /run /var/log /var/lib/pacemaker /var/lib/corosync /etc/corosync; do
     mount -t tmpfs -o mode=0755 tmpfs "$dir"
 done
 
-# A copy of /usr/sbin with the agent in it, seen by this node only: the host's is left alone.
-mkdir /run/sbin
-cp -a /usr/sbin/. /run/sbin/
-rm -f /run/sbin/fence_recorder
-touch /run/sbin/fence_recorder
-mount --bind "$agent" /run/sbin/fence_recorder
-mount --rbind /run/sbin /usr/sbin
+if [ -n "$agent" ]; then
+    # A copy of /usr/sbin with the agent in it, seen by this node only: the host's is left alone.
+    mkdir /run/sbin
+    cp -a /usr/sbin/. /run/sbin/
+    rm -f /run/sbin/fence_recorder
+    touch /run/sbin/fence_recorder
+    mount --bind "$agent" /run/sbin/fence_recorder
+    mount --rbind /run/sbin /usr/sbin
+fi
 
 for dir in /tmp /dev/shm; do
     mount -t tmpfs -o mode=1777 tmpfs "$dir"
