@@ -1,0 +1,3 @@
+module responder
+
+go 1.21
