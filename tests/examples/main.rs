@@ -6,6 +6,7 @@
 #[allow(dead_code)]
 mod env;
 mod example;
+mod kubernetes;
 #[path = "../responder/scene.rs"]
 // the rest of it is for our own responder
 #[allow(dead_code)]
