@@ -41,4 +41,5 @@ mod fencing;
 mod killed;
 mod metadata;
 mod target;
+mod topology;
 mod validation;
