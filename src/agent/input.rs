@@ -224,7 +224,7 @@ fn after_help() -> String {
     for word in commands::ALL {
         let _ = writeln!(help, "  {:<11}  {}", word.name, word.summary);
     }
-    help + "\nThe manual is fence_recorder(8); each command has --help and a page of its own."
+    help + "\nThe manual is fence_recorder(8); each command has --help."
 }
 
 fn option(name: &'static str, is_boolean: bool) -> Arg {

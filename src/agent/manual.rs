@@ -219,7 +219,7 @@ const EXAMPLES: &[(&str, &str)] = &[
     ),
     (
         "With pcs; the device runs where the spool is:",
-        "pcs stonith create recorder fence_recorder \\\n    pcmk_host_list=\"compute-1 compute-2\" \\\n    op monitor interval=60s\n\
+        "pcs stonith create recorder fence_recorder \\\n    pcmk_host_list=\"compute-1 compute-2\" \\\n    pcmk_action_limit=-1 op monitor interval=60s\n\
          pcs constraint location recorder prefers storage-1=INFINITY\n\
          pcs constraint location recorder avoids compute-1 compute-2\n\
          pcs stonith fence compute-1",

@@ -38,6 +38,8 @@ pub fn text_of<'a>(matches: &'a ArgMatches, name: &str) -> Option<&'a str> {
 #[must_use]
 pub fn directory(name: &'static str, help: &'static str, place: Place) -> Arg {
     value(name, "DIRECTORY", "")
+        // the agent takes this name, too
+        .alias(name.replace("-dir", "-path"))
         .help(format!("{help} [environment: {}]", place.environment))
         .value_parser(clap::value_parser!(PathBuf))
         .default_value(place.default)

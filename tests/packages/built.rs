@@ -57,6 +57,8 @@ fn common() -> Vec<String> {
         "/usr/share/bash-completion/completions/fence_recorder",
         "/usr/share/fish/vendor_completions.d/fence_recorder.fish",
         "/usr/share/doc/fence-recorder/README.md",
+        "/usr/share/doc/fence-recorder/docs/pcs.md",
+        "/usr/share/doc/fence-recorder/examples/kubernetes/responder.yaml",
         "/usr/share/doc/fence-recorder/changelog.gz",
         "/usr/share/doc/fence-recorder/crates.gz",
         "/usr/share/doc/fence-recorder/fence-request.schema.json",
