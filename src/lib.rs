@@ -8,8 +8,8 @@
 //! - [`jobs`]: the responder's records, which commands for people read
 //! - [`bmc`]: the responder's tasks through BMCs
 //! - [`commands`]: the words that name the commands
-//! - [`interrupt`], [`text`], [`clock`], [`usage`], [`manpage`]: signals as something to wait for,
-//!   text from outside made harmless, time for people, what commands and what manual pages have in
+//! - [`interrupt`], [`text`], [`secret`], [`clock`], [`usage`], [`manpage`]: signals as something to wait for,
+//!   text from outside made harmless, secrets kept out of it, time for people, what commands and what manual pages have in
 //!   common
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used))]
@@ -24,6 +24,7 @@ pub mod jobs;
 pub mod manpage;
 pub mod operator;
 pub mod responder;
+pub mod secret;
 pub mod spool;
 pub mod text;
 pub mod usage;

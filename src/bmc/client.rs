@@ -11,6 +11,7 @@ use ureq::{Agent, AsSendBody, Body};
 
 use super::Machine;
 use super::tls::{Tls, certificates};
+use crate::secret::redacted;
 use crate::text::one_line;
 
 /// The most bytes of an answer.
@@ -35,6 +36,8 @@ pub struct Client {
     /// The token of a session, where Basic authentication isn't taken.
     session: Option<Session>,
     password: String,
+    /// What is never shown.
+    secrets: Vec<String>,
     until: Instant,
 }
 
@@ -156,6 +159,7 @@ impl Client {
             basic: basic(&machine.username, &machine.password),
             session: None,
             password: machine.password.clone(),
+            secrets: secrets(machine),
             until,
         })
     }
@@ -382,11 +386,7 @@ impl Client {
     }
 
     fn without_password(&self, text: &str) -> String {
-        if self.password.is_empty() {
-            return text.to_owned();
-        }
-        text.replace(&self.password, "[secret]")
-            .replace(&self.basic, "[secret]")
+        redacted(text, &self.secrets)
     }
 }
 
@@ -435,6 +435,15 @@ pub fn check_authorities(pem: &str) -> Result<(), HttpFault> {
         return Err(HttpFault::Authorities);
     }
     Ok(())
+}
+
+/// The password; with the name before it, it is what basic authentication encodes.
+fn secrets(machine: &Machine) -> Vec<String> {
+    let (username, password) = (&machine.username, &machine.password);
+    if password.is_empty() {
+        return Vec::new();
+    }
+    vec![password.clone(), format!("{username}:{password}")]
 }
 
 fn basic(username: &str, password: &str) -> String {

@@ -4,6 +4,7 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use super::{Device, Fault, Job, Look, Machine, Power, Powered, Seen, Step, change_power, say};
+use crate::secret::redacted;
 use crate::text::one_line;
 
 /// From the package of the same name.
@@ -70,7 +71,7 @@ impl Bmc<'_> {
                 .map(str::to_owned)
         };
         let why = last(&errors).or_else(|| last(&said)).unwrap_or_default();
-        let why = why.replace(&self.machine.password, "[secret]");
+        let why = redacted(&why, std::slice::from_ref(&self.machine.password));
         Err(Fault::bmc(format!(
             "ipmitool {}: {}",
             words.join(" "),

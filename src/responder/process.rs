@@ -18,6 +18,7 @@ use nix::unistd::Pid;
 use super::gate;
 use super::prepare::Prepared;
 use crate::jobs::record::ProcessGroup;
+use crate::secret::{longest, redacted};
 use crate::text::one_line;
 
 /// From SIGTERM to SIGKILL, where the deadline leaves that much.
@@ -341,11 +342,7 @@ impl Tail {
 
     fn last_line(&self, secrets: &[String]) -> String {
         // the cut may have gone through a secret: what is left of it can't be known again
-        let unsure = if self.is_cut {
-            secrets.iter().map(String::len).max().unwrap_or(0)
-        } else {
-            0
-        };
+        let unsure = if self.is_cut { longest(secrets) } else { 0 };
         let text = String::from_utf8_lossy(&self.bytes);
         let text: String = text.chars().skip(unsure).collect();
         // before anything is trimmed: white space can be part of a secret
@@ -353,31 +350,6 @@ impl Tail {
         let line = text.trim_end().lines().last().unwrap_or_default();
         one_line(line.trim())
     }
-}
-
-/// `text` without any of the secrets, as they are or escaped. An agent may have stripped white
-/// space from its input. Longer
-/// ones go first, so that no end is left of one that begins like another.
-#[must_use]
-pub fn redacted(text: &str, secrets: &[String]) -> String {
-    let mut forms: Vec<String> = secrets
-        .iter()
-        .flat_map(|secret| [secret.clone(), secret.trim().to_owned(), escaped(secret)])
-        .filter(|form| !form.is_empty())
-        .collect();
-    forms.sort_unstable_by_key(|form| std::cmp::Reverse(form.len()));
-    forms.into_iter().fold(text.to_owned(), |text, form| {
-        text.replace(&form, "[secret]")
-    })
-}
-
-/// As JSON, and much the same Python's repr, writes it.
-fn escaped(secret: &str) -> String {
-    let quoted = serde_json::Value::from(secret).to_string();
-    let inner = quoted
-        .strip_prefix('"')
-        .and_then(|rest| rest.strip_suffix('"'));
-    inner.unwrap_or(&quoted).to_owned()
 }
 
 /// What /proc says of a process (proc(5): stat).

@@ -7,6 +7,7 @@ mod certificate;
 #[allow(dead_code)]
 mod env;
 mod faults;
+mod hostile;
 mod ipmi;
 mod job;
 mod media;
