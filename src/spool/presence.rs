@@ -102,10 +102,16 @@ pub fn processes() -> impl Iterator<Item = (u32, PathBuf)> {
     entries.filter_map(|entry| Some((entry.file_name().to_str()?.parse().ok()?, entry.path())))
 }
 
-/// How many inotify instances a process has.
+/// How many inotify instances and watches a process has.
 #[must_use]
-pub fn inotify_instances(process: &Path) -> usize {
-    inotify_descriptors(process).count()
+pub fn inotify_use(process: &Path) -> (usize, usize) {
+    let watches = inotify_descriptors(process).map(|descriptor| {
+        let info = fs::read_to_string(process.join("fdinfo").join(descriptor)).unwrap_or_default();
+        info.lines().filter(|line| mark_in(line).is_some()).count()
+    });
+    watches.fold((0, 0), |(instances, all), watches| {
+        (instances + 1, all + watches)
+    })
 }
 
 fn inotify_descriptors(process: &Path) -> impl Iterator<Item = std::ffi::OsString> {

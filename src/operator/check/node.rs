@@ -16,7 +16,7 @@ use crate::clock::{since, span};
 use crate::spool::answer::ANSWERS;
 use crate::spool::claim::REJECTED;
 use crate::spool::directory::Directory;
-use crate::spool::presence::{inotify_instances, processes};
+use crate::spool::presence::{inotify_use, processes};
 use crate::spool::request::Request;
 use crate::spool::waiting::{Where, waiting};
 use crate::spool::withdraw::CLAIMED;
@@ -243,33 +243,34 @@ fn stale(report: &mut Report, spool: &Spool) {
     }
 }
 
-/// Whether this user's processes have inotify instances left.
+/// Whether this user's processes have inotify instances and watches left.
 pub fn inotify(report: &mut Report) {
+    // the agent runs as root, or as this user where it is tried by hand
+    let user = nix::unistd::geteuid().as_raw();
+    let own = processes()
+        .filter(|(_, path)| fs::metadata(path).is_ok_and(|status| status.uid() == user))
+        .map(|(_, path)| inotify_use(&path));
+    let (instances, watches) = own.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+    for (what, used) in [("instances", instances), ("watches", watches)] {
+        inotify_limit(report, user, what, used);
+    }
+}
+
+fn inotify_limit(report: &mut Report, user: u32, what: &str, used: usize) {
     const NAME: &str = "inotify";
-    const LIMIT: &str = "/proc/sys/fs/inotify/max_user_instances";
-    let limit = fs::read_to_string(LIMIT)
+    let key = format!("max_user_{what}");
+    let limit = fs::read_to_string(format!("/proc/sys/fs/inotify/{key}"));
+    let limit = limit
         .ok()
         .and_then(|text| text.trim().parse::<usize>().ok());
     let Some(limit) = limit else {
         return;
     };
-    // the agent runs as root, or as this user where it is tried by hand
-    let user = nix::unistd::geteuid().as_raw();
-    let own =
-        processes().filter(|(_, path)| fs::metadata(path).is_ok_and(|status| status.uid() == user));
-    let used: usize = own.map(|(_, path)| inotify_instances(&path)).sum();
-    let message = format!("{used} of {limit} instances of user {user} are in use");
+    let message = format!("{used} of {limit} {what} of user {user} are in use");
     if used + limit / 10 >= limit {
         let message = format!("{message}: without one, answers are found by polling alone");
-        report.warn(
-            NAME,
-            "inotify",
-            &message,
-            &format!(
-                "sysctl fs.inotify.max_user_instances={}",
-                limit.max(512) * 2
-            ),
-        );
+        let remedy = format!("sysctl fs.inotify.{key}={}", limit.max(512) * 2);
+        report.warn(NAME, "inotify", &message, &remedy);
     } else {
         report.ok(NAME, "inotify", &message);
     }
