@@ -16,7 +16,7 @@ fn main() -> ExitCode {
     } else if word == bmc::WORD {
         bmc::main()
     } else if let Some(command) = operator::find(word) {
-        (command.main)(rest)
+        command.main(rest)
     } else {
         agent::main(arguments).into()
     }

@@ -1,6 +1,5 @@
 //! `fence_recorder answer`: a person answers a request.
 
-use std::ffi::OsString;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -12,7 +11,7 @@ use nix::errno::Errno;
 use nix::unistd::geteuid;
 use thiserror::Error;
 
-use super::options::{directory, directory_of, flag, word};
+use super::options::{flag, request_dir, request_dir_of, response_dir, response_dir_of, word};
 use super::person::{self, Said};
 use crate::interrupt::{Interrupt, Interrupted};
 use crate::jobs::record::{Reason, Record, Word, now};
@@ -22,7 +21,6 @@ use crate::spool::claim::{Claimed, Claims, open_or_make};
 use crate::spool::directory::{Directory, Trust};
 use crate::spool::lock::{LOCK, Lock};
 use crate::spool::name::FileName;
-use crate::spool::place::{REQUEST_DIR, RESPONSE_DIR};
 use crate::spool::presence::{Responder, a_process_watches};
 use crate::spool::publish::PublishFault;
 use crate::spool::request::{Request, RequestFault};
@@ -112,16 +110,8 @@ pub fn command() -> clap::Command {
                 .help("Why"),
         )
         .arg(flag("yes", "Don't ask"))
-        .arg(directory(
-            "request-dir",
-            "The directory of requests",
-            REQUEST_DIR,
-        ))
-        .arg(directory(
-            "response-dir",
-            "The directory of responses",
-            RESPONSE_DIR,
-        ))
+        .arg(request_dir())
+        .arg(response_dir())
 }
 
 /// What was given on the command line.
@@ -142,12 +132,8 @@ struct Found {
 
 /// Answers, and says what came of it in one line.
 #[must_use]
-pub fn main(arguments: &[OsString]) -> ExitCode {
-    let matches = match crate::usage::matches(command(), arguments) {
-        Ok(matches) => matches,
-        Err(code) => return code,
-    };
-    match answer(&given(&matches)) {
+pub fn main(matches: &ArgMatches) -> ExitCode {
+    match answer(&given(matches)) {
         // it is answered, whether anybody reads that or not
         Ok(line) => _ = writeln!(io::stdout(), "{line}"),
         Err(fault) => {
@@ -167,8 +153,8 @@ fn given(matches: &ArgMatches) -> Given {
         success: matches.get_flag("success"),
         message: matches.get_one::<String>("message").cloned(),
         is_confirmed: matches.get_flag("yes"),
-        request_dir: directory_of(matches, "request-dir", REQUEST_DIR),
-        response_dir: directory_of(matches, "response-dir", RESPONSE_DIR),
+        request_dir: request_dir_of(matches),
+        response_dir: response_dir_of(matches),
     }
 }
 

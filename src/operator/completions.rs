@@ -1,7 +1,8 @@
 //! `fence_recorder completions`: what a shell can complete, made from the options themselves.
 
-use std::ffi::OsString;
 use std::process::ExitCode;
+
+use clap::ArgMatches;
 
 use clap::builder::PossibleValuesParser;
 use clap_complete::Shell;
@@ -26,12 +27,8 @@ pub fn command() -> clap::Command {
 
 /// Prints them.
 #[must_use]
-pub fn main(arguments: &[OsString]) -> ExitCode {
-    let matches = match crate::usage::matches(command(), arguments) {
-        Ok(matches) => matches,
-        Err(code) => return code,
-    };
-    let shell = match text_of(&matches, "shell") {
+pub fn main(matches: &ArgMatches) -> ExitCode {
+    let shell = match text_of(matches, "shell") {
         Some("zsh") => Shell::Zsh,
         Some("fish") => Shell::Fish,
         _ => Shell::Bash,

@@ -1,12 +1,13 @@
 //! `fence_recorder demo`: agent and responder at work, step by step, in a temporary directory.
 
-use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::fs;
 use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitCode, Output, Stdio};
+
+use clap::ArgMatches;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
@@ -115,10 +116,7 @@ enum DemoFault {
 
 /// Shows all three; the exit code says whether they ended as they should.
 #[must_use]
-pub fn main(arguments: &[OsString]) -> ExitCode {
-    if let Err(code) = crate::usage::matches(command(), arguments) {
-        return code;
-    }
+pub fn main(_: &ArgMatches) -> ExitCode {
     match show_all() {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,

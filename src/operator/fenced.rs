@@ -1,22 +1,22 @@
 //! `fence_recorder fenced`: which nodes count as fenced, since when and by which request.
 
-use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;
+
+use clap::ArgMatches;
 
 use jiff::Timestamp;
 use nix::errno::Errno;
 use serde_json::json;
 use thiserror::Error;
 
-use super::options::{directory, directory_of};
+use super::options::{response_dir, response_dir_of};
 use super::view::table::{Cell, Table};
 use super::view::terminal::{Style, Tone};
 use super::view::{View, json_option, show, watch_option};
 use crate::clock::{brief, local_zone, since, span};
 use crate::spool::directory::{Directory, DirectoryFault, Role, Trust};
 use crate::spool::fenced::{Fencing, ResponseNames};
-use crate::spool::place::RESPONSE_DIR;
 use crate::spool::system::with_advice;
 use crate::spool::time::timestamp_text;
 
@@ -36,22 +36,14 @@ pub fn command() -> clap::Command {
         .command()
         .arg(json_option())
         .arg(watch_option())
-        .arg(directory(
-            "response-dir",
-            "The directory of responses",
-            RESPONSE_DIR,
-        ))
+        .arg(response_dir())
 }
 
 /// Shows them.
 #[must_use]
-pub fn main(arguments: &[OsString]) -> ExitCode {
-    let matches = match crate::usage::matches(command(), arguments) {
-        Ok(matches) => matches,
-        Err(code) => return code,
-    };
-    let response_dir = directory_of(&matches, "response-dir", RESPONSE_DIR);
-    show(&matches, |style| look(&response_dir, style))
+pub fn main(matches: &ArgMatches) -> ExitCode {
+    let response_dir = response_dir_of(matches);
+    show(matches, |style| look(&response_dir, style))
 }
 
 fn look(response_dir: &Path, style: &Style) -> Result<View, Fault> {

@@ -1,7 +1,6 @@
 //! `fence_recorder history`: what became of each request, from the audit.
 
 use std::collections::HashMap;
-use std::ffi::OsString;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -14,7 +13,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 use serde_json::json;
 
-use super::options::{directory, directory_of, text_of, value, word};
+use super::options::{log_dir, log_dir_of, text_of, value, word};
 use super::view::table::{Cell, Table};
 use super::view::terminal::{Style, Tone};
 use super::view::{View, failed, json_option, show, watch_option};
@@ -22,7 +21,6 @@ use crate::audit::Status;
 use crate::audit::read::{Recorded, for_each_event};
 use crate::clock::{brief, local_zone, span};
 use crate::spool::name::short_id;
-use crate::spool::place::LOG_DIR;
 
 /// The options, from which parser, help and manual are made.
 #[must_use]
@@ -46,25 +44,17 @@ pub fn command() -> clap::Command {
         )
         .arg(json_option())
         .arg(watch_option())
-        .arg(directory(
-            "log-dir",
-            "The directory of the fence event logs",
-            LOG_DIR,
-        ))
+        .arg(log_dir())
 }
 
 /// Shows it.
 #[must_use]
-pub fn main(arguments: &[OsString]) -> ExitCode {
-    let matches = match crate::usage::matches(command(), arguments) {
-        Ok(matches) => matches,
-        Err(code) => return code,
-    };
-    let wanted = match Wanted::read(&matches) {
+pub fn main(matches: &ArgMatches) -> ExitCode {
+    let wanted = match Wanted::read(matches) {
         Ok(wanted) => wanted,
         Err(fault) => return failed(&fault),
     };
-    show(&matches, |style| look(&wanted, style))
+    show(matches, |style| look(&wanted, style))
 }
 
 /// What is asked for.
@@ -87,7 +77,7 @@ impl Wanted {
     fn read(matches: &ArgMatches) -> Result<Self, String> {
         let statuses = matches.get_many::<String>("status");
         Ok(Self {
-            log_dir: directory_of(matches, "log-dir", LOG_DIR),
+            log_dir: log_dir_of(matches),
             node: text_of(matches, "node").map(str::to_owned),
             since: text_of(matches, "since").map(Since::read).transpose()?,
             statuses: statuses

@@ -1,9 +1,10 @@
 //! `fence_recorder jobs`: what the responder did, and does, for each request.
 
-use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+
+use clap::ArgMatches;
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -11,7 +12,7 @@ use nix::errno::Errno;
 use serde_json::json;
 use thiserror::Error;
 
-use super::options::{directory, directory_of, text_of, value, word};
+use super::options::{request_dir, request_dir_of, text_of, value, word};
 use super::view::table::{Cell, Table, indented};
 use super::view::terminal::{Style, Tone};
 use super::view::{View, json_option, show, watch_option};
@@ -20,7 +21,6 @@ use crate::jobs::record::{Attempt, Condition, Kind, Reason, Record, State, TaskR
 use crate::jobs::store::{STATE_DIR, Store, StoreFault};
 use crate::spool::directory::{Directory, Role, Trust};
 use crate::spool::name::{is_id, short_id};
-use crate::spool::place::REQUEST_DIR;
 use crate::spool::presence::Responder;
 use crate::spool::system::with_advice;
 use crate::text::one_line;
@@ -60,23 +60,15 @@ pub fn command() -> clap::Command {
                 .value_parser(clap::value_parser!(PathBuf))
                 .help("The responder's state_dir; else where the responder of request-dir says, or /var/lib/fence_recorder"),
         )
-        .arg(directory(
-            "request-dir",
-            "The directory of requests",
-            REQUEST_DIR,
-        ))
+        .arg(request_dir())
 }
 
 /// Shows them.
 #[must_use]
-pub fn main(arguments: &[OsString]) -> ExitCode {
-    let matches = match crate::usage::matches(command(), arguments) {
-        Ok(matches) => matches,
-        Err(code) => return code,
-    };
-    let request_dir = directory_of(&matches, "request-dir", REQUEST_DIR);
+pub fn main(matches: &ArgMatches) -> ExitCode {
+    let request_dir = request_dir_of(matches);
     let given = matches.get_one::<PathBuf>("state-dir");
-    let target = text_of(&matches, "target");
+    let target = text_of(matches, "target");
     let number = matches.get_one::<usize>("number").copied();
     let most = match number {
         Some(0) => usize::MAX,
@@ -84,7 +76,7 @@ pub fn main(arguments: &[OsString]) -> ExitCode {
         None if matches.get_flag("json") => usize::MAX,
         None => MOST,
     };
-    show(&matches, |style| {
+    show(matches, |style| {
         let state_dir = given.cloned().unwrap_or_else(|| state_dir(&request_dir));
         look(&state_dir, target, most, style)
     })

@@ -18,6 +18,8 @@ pub mod view;
 use std::ffi::{OsStr, OsString};
 use std::process::ExitCode;
 
+use clap::ArgMatches;
+
 use crate::commands::{
     ANSWER, CHECK, COMPLETIONS, DEMO, FENCED, HISTORY, JOBS, REQUESTS, RUN, UNFENCE, Word,
 };
@@ -29,9 +31,20 @@ pub struct Subcommand {
     pub word: Word,
     /// Its options, from which parser, help, manual and completions are made.
     pub command: fn() -> clap::Command,
-    /// Runs it with the arguments after the word. Exit 0 or 1, as for the agent: a usage error must
-    /// never look like the 2 of the agent's status.
-    pub main: fn(&[OsString]) -> ExitCode,
+    /// Runs it. Exit 0 or 1, as for the agent.
+    pub run: fn(&ArgMatches) -> ExitCode,
+}
+
+impl Subcommand {
+    /// Runs it with the arguments after the word. A usage error is exit 1, too: it must never look
+    /// like the 2 of the agent's status.
+    #[must_use]
+    pub fn main(&self, arguments: &[OsString]) -> ExitCode {
+        match crate::usage::matches((self.command)(), arguments) {
+            Ok(matches) => (self.run)(&matches),
+            Err(code) => code,
+        }
+    }
 }
 
 /// All of them, in the order of the manual.
@@ -39,52 +52,52 @@ pub const COMMANDS: &[Subcommand] = &[
     Subcommand {
         word: REQUESTS,
         command: requests::command,
-        main: requests::main,
+        run: requests::main,
     },
     Subcommand {
         word: JOBS,
         command: jobs::command,
-        main: jobs::main,
+        run: jobs::main,
     },
     Subcommand {
         word: HISTORY,
         command: history::command,
-        main: history::main,
+        run: history::main,
     },
     Subcommand {
         word: FENCED,
         command: fenced::command,
-        main: fenced::main,
+        run: fenced::main,
     },
     Subcommand {
         word: UNFENCE,
         command: unfence::command,
-        main: unfence::main,
+        run: unfence::main,
     },
     Subcommand {
         word: ANSWER,
         command: answer::command,
-        main: answer::main,
+        run: answer::main,
     },
     Subcommand {
         word: CHECK,
         command: check::command,
-        main: check::main,
+        run: check::main,
     },
     Subcommand {
         word: RUN,
         command: run::command,
-        main: run::main,
+        run: run::main,
     },
     Subcommand {
         word: DEMO,
         command: demo::command,
-        main: demo::main,
+        run: demo::main,
     },
     Subcommand {
         word: COMPLETIONS,
         command: completions::command,
-        main: completions::main,
+        run: completions::main,
     },
 ];
 

@@ -1,7 +1,8 @@
 //! `fence_recorder requests`: what waits in the spool, and who holds it.
 
-use std::ffi::OsString;
 use std::process::ExitCode;
+
+use clap::ArgMatches;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -10,7 +11,7 @@ use serde::Serialize;
 use serde_json::json;
 use thiserror::Error;
 
-use super::options::{directory, directory_of};
+use super::options::{request_dir, request_dir_of};
 use super::view::table::{Cell, Table};
 use super::view::terminal::{Style, Tone};
 use super::view::{View, json_option, show, watch_option};
@@ -18,7 +19,6 @@ use crate::clock::{since, span};
 use crate::spool::directory::{Directory, DirectoryFault, Role, Trust};
 use crate::spool::lock::{LOCK, Lock};
 use crate::spool::name::FileName;
-use crate::spool::place::REQUEST_DIR;
 use crate::spool::presence::Responder;
 use crate::spool::request::{Action, Request, RequestFault};
 use crate::spool::system::with_advice;
@@ -43,22 +43,14 @@ pub fn command() -> clap::Command {
         .command()
         .arg(json_option())
         .arg(watch_option())
-        .arg(directory(
-            "request-dir",
-            "The directory of requests",
-            REQUEST_DIR,
-        ))
+        .arg(request_dir())
 }
 
 /// Shows them.
 #[must_use]
-pub fn main(arguments: &[OsString]) -> ExitCode {
-    let matches = match crate::usage::matches(command(), arguments) {
-        Ok(matches) => matches,
-        Err(code) => return code,
-    };
-    let request_dir = directory_of(&matches, "request-dir", REQUEST_DIR);
-    show(&matches, |style| look(&request_dir, style))
+pub fn main(matches: &ArgMatches) -> ExitCode {
+    let request_dir = request_dir_of(matches);
+    show(matches, |style| look(&request_dir, style))
 }
 
 /// How far a request is.

@@ -1,6 +1,5 @@
 //! `fence_recorder unfence`: an administrator lets a fenced node back in.
 
-use std::ffi::OsString;
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
@@ -13,7 +12,10 @@ use nix::errno::Errno;
 use serde_json::json;
 use thiserror::Error;
 
-use super::options::{directory, directory_of, flag, text_of, word};
+use super::options::{
+    flag, log_dir, log_dir_of, request_dir, request_dir_of, response_dir, response_dir_of, text_of,
+    word,
+};
 use super::person::{self, Said};
 use super::view::{View, failed, json_option, print};
 use crate::audit::{Audit, Event, Status};
@@ -23,7 +25,6 @@ use crate::spool::clear::{CLEARED, ClearFault, clear};
 use crate::spool::directory::{Directory, DirectoryFault, Role, Trust};
 use crate::spool::fenced::ResponseNames;
 use crate::spool::name::{FileName, NodeName, NodeNameFault};
-use crate::spool::place::{LOG_DIR, REQUEST_DIR, RESPONSE_DIR};
 use crate::spool::system::with_advice;
 use crate::spool::waiting::{WaitingFault, waiting};
 
@@ -88,31 +89,15 @@ pub fn command() -> clap::Command {
             "Even while the node has a pending request, a running job or a response younger than 10 s",
         ))
         .arg(json_option())
-        .arg(directory(
-            "request-dir",
-            "The directory of requests",
-            REQUEST_DIR,
-        ))
-        .arg(directory(
-            "response-dir",
-            "The directory of responses",
-            RESPONSE_DIR,
-        ))
-        .arg(directory(
-            "log-dir",
-            "The directory of the fence event logs",
-            LOG_DIR,
-        ))
+        .arg(request_dir())
+        .arg(response_dir())
+        .arg(log_dir())
 }
 
 /// Unfences, and says what was taken away.
 #[must_use]
-pub fn main(arguments: &[OsString]) -> ExitCode {
-    let matches = match crate::usage::matches(command(), arguments) {
-        Ok(matches) => matches,
-        Err(code) => return code,
-    };
-    let done = unfence(&matches).map_err(|fault| fault.to_string());
+pub fn main(matches: &ArgMatches) -> ExitCode {
+    let done = unfence(matches).map_err(|fault| fault.to_string());
     match done.and_then(|view| print(&view, matches.get_flag("json"))) {
         Ok(()) => ExitCode::SUCCESS,
         Err(fault) => failed(&fault),
@@ -127,10 +112,10 @@ struct Subject {
 }
 
 fn unfence(matches: &ArgMatches) -> Result<View, Fault> {
-    let response_dir = directory_of(matches, "response-dir", RESPONSE_DIR);
+    let response_dir = response_dir_of(matches);
     let subject = Subject {
         node: NodeName::parse(text_of(matches, "node").unwrap_or_default())?,
-        request_dir: directory_of(matches, "request-dir", REQUEST_DIR),
+        request_dir: request_dir_of(matches),
         responses: Directory::open(&response_dir, Role::Responses, Trust::Waived)
             .map_err(Fault::Responses)?,
     };
@@ -141,7 +126,7 @@ fn unfence(matches: &ArgMatches) -> Result<View, Fault> {
     }
     // the person may have taken his time
     let names = subject.ready(is_forced)?;
-    let audit = Audit::new(directory_of(matches, "log-dir", LOG_DIR));
+    let audit = Audit::new(log_dir_of(matches));
     let mut cleared = Vec::new();
     let result = names.iter().try_for_each(|name| {
         cleared.extend(clear(&subject.responses, name)?.then_some(name));

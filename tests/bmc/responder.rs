@@ -6,7 +6,7 @@ use crate::scene::{Scene, reason_of};
 use crate::server::{Ipmi, PASSWORD, Redfish, example};
 
 fn off_rule() -> &'static str {
-    "[defaults]\nretry_count = 2\nretry_interval = \"10ms\"\ntimeout = \"10s\"\n\
+    "[defaults]\nretry_count = 2\nretry_interval = \"10ms\"\ntimeout = \"25s\"\n\
      [[rule]]\nnodes = [\"*\"]\nactions = [\"off\"]\n[[rule.task]]\npower = \"off\"\n"
 }
 

@@ -9,17 +9,17 @@ mod responder;
 mod selinux;
 mod timeouts;
 
-use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::ArgMatches;
 
-use super::options::{directory, directory_of, flag, value};
+use super::options::{
+    flag, log_dir, log_dir_of, request_dir, request_dir_of, response_dir, response_dir_of, value,
+};
 use super::view::{failed, json_option, print};
 use crate::commands::CHECK;
 use crate::responder::config::DEFAULT_PATH;
-use crate::spool::place::{LOG_DIR, REQUEST_DIR, RESPONSE_DIR};
 use crate::spool::{Spool, directory::Trust};
 use cluster::Cluster;
 use report::Report;
@@ -36,21 +36,9 @@ pub fn command() -> clap::Command {
                 .value_parser(clap::value_parser!(PathBuf))
                 .default_value(DEFAULT_PATH),
         )
-        .arg(directory(
-            "request-dir",
-            "The directory of requests",
-            REQUEST_DIR,
-        ))
-        .arg(directory(
-            "response-dir",
-            "The directory of responses",
-            RESPONSE_DIR,
-        ))
-        .arg(directory(
-            "log-dir",
-            "The directory of the fence event logs",
-            LOG_DIR,
-        ))
+        .arg(request_dir())
+        .arg(response_dir())
+        .arg(log_dir())
 }
 
 /// What is looked at.
@@ -66,9 +54,9 @@ impl Place {
     fn of(matches: &ArgMatches) -> Self {
         let config = matches.get_one::<PathBuf>("config");
         Self {
-            request_dir: directory_of(matches, "request-dir", REQUEST_DIR),
-            response_dir: directory_of(matches, "response-dir", RESPONSE_DIR),
-            log_dir: directory_of(matches, "log-dir", LOG_DIR),
+            request_dir: request_dir_of(matches),
+            response_dir: response_dir_of(matches),
+            log_dir: log_dir_of(matches),
             config: config.cloned().unwrap_or_default(),
         }
     }
@@ -76,12 +64,8 @@ impl Place {
 
 /// Checks, and says what it found. Exit 1 if anything is a FAIL.
 #[must_use]
-pub fn main(arguments: &[OsString]) -> ExitCode {
-    let matches = match crate::usage::matches(command(), arguments) {
-        Ok(matches) => matches,
-        Err(code) => return code,
-    };
-    let report = look(&Place::of(&matches));
+pub fn main(matches: &ArgMatches) -> ExitCode {
+    let report = look(&Place::of(matches));
     let view = report.view(matches.get_flag("quiet"));
     match print(&view, matches.get_flag("json")) {
         Ok(()) if report.has_failed() => ExitCode::FAILURE,

@@ -107,23 +107,24 @@ impl Device {
     }
 }
 
-/// A time as Pacemaker takes it: a number of seconds, or with a unit.
+/// A time as Pacemaker takes it: a number of seconds, one with a unit, or ISO 8601.
 fn time(text: &str) -> Option<Duration> {
     let text = text.trim();
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    if digits == 0 {
+        let time: jiff::SignedDuration = text.parse().ok()?;
+        return Duration::try_from(time).ok();
+    }
     let number: u64 = text[..digits].parse().ok()?;
-    let milliseconds = match text[digits..].trim().to_ascii_lowercase().as_str() {
-        "ms" | "msec" => 1,
-        "" | "s" | "sec" => 1000,
-        "m" | "min" => 60_000,
-        "h" | "hr" => 3_600_000,
-        "us" | "usec" => return Some(Duration::from_micros(number)),
-        _ => {
-            let time: jiff::SignedDuration = text.parse().ok()?;
-            return Duration::try_from(time).ok();
-        }
+    let microseconds = match text[digits..].trim().to_ascii_lowercase().as_str() {
+        "us" | "usec" => 1,
+        "ms" | "msec" => 1000,
+        "" | "s" | "sec" => 1_000_000,
+        "m" | "min" => 60_000_000,
+        "h" | "hr" => 3_600_000_000,
+        _ => return None,
     };
-    Some(Duration::from_millis(number.checked_mul(milliseconds)?))
+    Some(Duration::from_micros(number.checked_mul(microseconds)?))
 }
 
 #[cfg(test)]

@@ -4,7 +4,6 @@ pub mod manual;
 mod progress;
 mod report;
 
-use std::ffi::OsString;
 use std::io::{self, PipeReader, PipeWriter, Write};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
@@ -20,7 +19,7 @@ use serde_json::json;
 use thiserror::Error;
 use uuid::Uuid;
 
-use super::options::{directory, directory_of, flag, value, word};
+use super::options::{flag, request_dir_for, request_dir_of, value, word};
 use crate::interrupt::{Interrupt, Interrupted};
 use crate::jobs::record::{Condition, Reason, State, TaskRecord, end, go_on, now, success_message};
 use crate::responder::config::job_file::JobFile;
@@ -33,7 +32,6 @@ use crate::spool::directory::{Directory, DirectoryFault, Role, Trust};
 use crate::spool::json::pretty;
 use crate::spool::lock::{LOCK, Lock};
 use crate::spool::name::{FileName, NodeName, NodeNameFault};
-use crate::spool::place::REQUEST_DIR;
 use crate::spool::request::Action;
 use crate::spool::system::with_advice;
 use crate::spool::withdraw::CLAIMED;
@@ -77,21 +75,15 @@ pub fn command() -> clap::Command {
         .arg(value("node", "NODE", "The node that it is for").required(true))
         .arg(flag("json", "Print the job as JSON at its end"))
         .arg(flag("dry-run", "Only say what would be done"))
-        .arg(directory(
-            "request-dir",
+        .arg(request_dir_for(
             "Where to look whether a responder runs a job for the node",
-            REQUEST_DIR,
         ))
 }
 
 /// Runs the job. Exit 0 only if every task completed.
 #[must_use]
-pub fn main(arguments: &[OsString]) -> ExitCode {
-    let matches = match crate::usage::matches(command(), arguments) {
-        Ok(matches) => matches,
-        Err(code) => return code,
-    };
-    match run(&matches) {
+pub fn main(matches: &ArgMatches) -> ExitCode {
+    match run(matches) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(fault) => {
@@ -114,7 +106,7 @@ fn run(matches: &ArgMatches) -> Result<bool, Fault> {
         .cloned()
         .unwrap_or_default();
     let node = NodeName::parse(&node)?.as_str().to_owned();
-    let request_dir = directory_of(matches, "request-dir", REQUEST_DIR);
+    let request_dir = request_dir_of(matches);
     let record = Record::new(&node, file.action, &file.tasks);
     let prepared = record.order().prepare(&file.tasks)?;
     if matches.get_flag("dry-run") {
