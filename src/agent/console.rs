@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use nix::fcntl::{OFlag, open};
-use nix::poll::PollFlags;
+use nix::poll::{PollFlags, poll};
 use nix::sys::stat::Mode;
 use nix::unistd::write;
 
@@ -71,12 +71,17 @@ impl<'a> Standard<'a> {
     /// Like [`Outlet::output`], but to any stream, leaves signals for others to notice and gives up soon.
     pub fn try_write(stream: impl AsFd, text: &str) {
         let mut ready = [nix::poll::PollFd::new(stream.as_fd(), PollFlags::POLLOUT)];
-        for part in text.as_bytes().chunks(4096) {
-            let patience = u16::try_from(PATIENCE.as_millis()).unwrap_or(u16::MAX);
-            if !matches!(nix::poll::poll(&mut ready, patience), Ok(1..))
-                || write(&stream, part).is_err()
-            {
-                return;
+        let patience = u16::try_from(PATIENCE.as_millis()).unwrap_or(u16::MAX);
+        for mut part in text.as_bytes().chunks(4096) {
+            while !part.is_empty() {
+                // where poll itself fails, the words are worth the risk of waiting
+                if let Ok(0) = uninterrupted(|| poll(&mut ready, patience)) {
+                    return;
+                }
+                match uninterrupted(|| write(&stream, part)) {
+                    Ok(0) | Err(_) => return,
+                    Ok(length) => part = &part[length..],
+                }
             }
         }
     }
