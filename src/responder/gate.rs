@@ -28,6 +28,7 @@ pub fn main(task: &[OsString]) -> ExitCode {
         return ExitCode::FAILURE;
     };
     if !may_go() {
+        let _ = writeln!(io::stderr(), "the responder did not let it start");
         return ExitCode::FAILURE;
     }
     // the responder's blocked signals are not the task's

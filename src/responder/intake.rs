@@ -11,7 +11,7 @@ use super::pending::check;
 use super::recovery::verdict_of;
 use super::seat::Seat;
 use super::service::Service;
-use crate::jobs::record::Reason;
+use crate::jobs::record::{Reason, Record};
 use crate::spool::claim::{Claimed, Claims};
 use crate::spool::directory::Directory;
 use crate::spool::file::FileFault;
@@ -229,6 +229,9 @@ impl Service {
             job.verdict = Some(verdict);
             return self.pending.push(job);
         }
+        if let Some(record) = self.ended_record(&claim) {
+            return self.end_again(record, claim);
+        }
         let claim = match self.pending.join(claim) {
             Ok(job) => {
                 tracing::info!(job = job.id(), "joined");
@@ -254,6 +257,28 @@ impl Service {
         let mut job = Job::new(claim, rule);
         job.verdict = no_rule;
         self.admit(job);
+    }
+
+    /// The record of a job that was made for this claim, that ran tasks, and has ended: the claim could
+    /// not be seen then, or not be removed.
+    fn ended_record(&self, claim: &Claim) -> Option<Record> {
+        let record = self.desk.store.read(&claim.request.request_id).ok()?;
+        let has_run = record.tasks.iter().any(|task| !task.attempts.is_empty());
+        (record.is_over() && has_run).then_some(record)
+    }
+
+    /// What was run to its end for a request is not run again: its agent hears that.
+    fn end_again(&mut self, record: Record, claim: Claim) {
+        let message = record.conditions.first().map(|condition| {
+            let (reason, message) = (condition.reason, &condition.message);
+            format!("its job had ended already, and is not run again: {reason}: {message}")
+        });
+        let request = &record.request;
+        let rule = self.config.rule_for(&request.target_node, request.action);
+        let rule = rule.cloned();
+        let mut job = Job::resume(record, vec![claim], rule);
+        job.verdict = Some(Verdict::new(Reason::Refused, message.unwrap_or_default()));
+        self.pending.push(job);
     }
 
     /// Puts a job where it waits for its turn, or for a person, and records that.

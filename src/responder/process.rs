@@ -50,7 +50,8 @@ const NOT_INHERITED: [&str; 6] = [
 #[derive(Debug)]
 pub struct Waiting {
     child: Child,
-    go: PipeWriter,
+    /// Says go by a byte, and stop by its end.
+    go: Option<PipeWriter>,
     output: PipeReader,
     /// By which it is found again.
     pub group: ProcessGroup,
@@ -124,7 +125,7 @@ pub fn launch(prepared: &Prepared) -> io::Result<Waiting> {
     match identify(child.id()) {
         Ok(group) => Ok(Waiting {
             child,
-            go,
+            go: Some(go),
             output,
             group,
         }),
@@ -150,8 +151,11 @@ impl Waiting {
     /// the responder ends.
     #[must_use]
     pub fn run(mut self, limits: Limits, cut: BorrowedFd<'_>, secrets: &[String]) -> Ended {
-        // a gate that was killed reads nothing; its end is seen below
-        let _ = self.go.write_all(&[1]);
+        // a gate that was killed reads nothing, one that can't be told sees the pipe's end: its own is
+        // seen below
+        if let Some(mut go) = self.go.take() {
+            let _ = go.write_all(&[1]);
+        }
         let mut tail = Tail::default();
         let killed = self.watch(limits, cut, &mut tail);
         // the leader is a zombie or stuck, so that the group's number is still its own

@@ -86,7 +86,7 @@ fn a_message_with_the_password_in_it_is_told_without() {
     let rule =
         json!({"method": "POST", "path": ".*Reset", "status": 403, "body": body.to_string()});
     redfish.0.knobs(&json!({"answers": [rule]}));
-    let words = ["403 Forbidden: user admin:[secret] may not"];
+    let words = ["403 Forbidden: user [secret] may not"];
     run(&redfish.by_node(), &["power = \"off\""], "node1").fails(&words);
 }
 

@@ -1,10 +1,10 @@
 //! The system calls of a program, from main to its end, and the errors that each can really give.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// One occurrence of a system call in a run.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Call {
     pub name: String,
     /// Which one of that name, from 1: what strace calls `when`.
@@ -17,7 +17,7 @@ pub fn errors(name: &str) -> &'static [&'static str] {
     match name {
         "openat" | "open" => &[
             "EIO", "EMFILE", "ENFILE", "ENOMEM", "EACCES", "EINTR", "ESTALE", "ENOSPC", "EDQUOT",
-            "EROFS", "ELOOP",
+            "EROFS",
         ],
         "read" | "pread64" => &["EIO", "EINTR", "ESTALE", "ENOMEM"],
         "write" => &[
@@ -25,7 +25,7 @@ pub fn errors(name: &str) -> &'static [&'static str] {
         ],
         "close" => &["EIO", "EINTR", "ENOSPC", "EDQUOT"],
         "newfstatat" | "fstat" | "stat" | "statx" | "lstat" | "statfs" | "fstatfs" => {
-            &["EIO", "EACCES", "ENOMEM", "ESTALE", "ELOOP"]
+            &["EIO", "EACCES", "ENOMEM", "ESTALE"]
         }
         "fcntl" => &["EMFILE", "ENOLCK", "EINTR"],
         "mmap" => &["ENOMEM", "EAGAIN"],
@@ -78,6 +78,33 @@ pub fn from_main(trace: &Path) -> Vec<Call> {
         *occurrence += 1;
         if is_in_main && name != "exit_group" {
             calls.push(Call {
+                name: name.to_owned(),
+                occurrence: *occurrence,
+            });
+        }
+    }
+    calls
+}
+
+/// The calls of all threads and processes that `strace -f` wrote down. It counts each one's calls by
+/// themselves, so that one case can be for several of them.
+#[must_use]
+pub fn of_each_thread(trace: &Path) -> BTreeSet<Call> {
+    let text = std::fs::read_to_string(trace).unwrap();
+    let mut seen: BTreeMap<(&str, &str), usize> = BTreeMap::new();
+    let mut calls = BTreeSet::new();
+    for line in text.lines() {
+        let Some((thread, rest)) = line.split_once(' ') else {
+            continue;
+        };
+        let Some((name, _)) = rest.trim_start().split_once('(') else {
+            continue;
+        };
+        let is_name = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+        if is_name && !name.starts_with("exit") {
+            let occurrence = seen.entry((thread, name)).or_default();
+            *occurrence += 1;
+            calls.insert(Call {
                 name: name.to_owned(),
                 occurrence: *occurrence,
             });

@@ -1,4 +1,4 @@
-//! Every system call of a fence fails once, and every one is the last before a crash: the promises hold.
+//! Every system call of a fence and of a sweep fails once, and every one is the last before a crash: the promises hold.
 //!
 //! A sample runs always; `tests/run --all` (FAULTS=all) runs everything.
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
@@ -9,4 +9,9 @@ mod calls;
 // the rest of it is for the agent
 #[allow(dead_code)]
 mod env;
+mod job;
 mod many;
+#[path = "../responder/scene.rs"]
+#[allow(dead_code)]
+mod scene;
+mod sweep;

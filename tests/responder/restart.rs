@@ -259,3 +259,31 @@ fn a_record_that_can_not_be_read_is_no_hindrance() {
     scene.let_go(&id);
     assert_eq!(scene.answer("n1", &id)["success"], true);
 }
+
+/// Its claim could not be seen when it ended, or not be removed: the work is done, once.
+#[test]
+fn a_claim_whose_job_has_run_to_its_end_is_not_run_again() {
+    let mut scene = Scene::without_responder(&serving("DIR/counted"));
+    scene.script("counted", "echo x >>DIR/ran; exit 1");
+    scene.start();
+    let id = scene.request("off", "n1", 60.0);
+    let original = request(&id, "off", "n1", 60.0);
+    scene.answer("n1", &id);
+    scene.ended_job(&id);
+    scene.until_all_is_done();
+    scene.crash();
+    fs::remove_file(scene.path(&format!("responses/{}", name_of("n1", &id)))).unwrap();
+    scene.lay_claim(&name_of("n1", &id), &original);
+    scene.start();
+    let answer = scene.answer("n1", &id);
+    assert_eq!(answer["success"], false);
+    let message = answer["message"].as_str().unwrap();
+    assert!(
+        message.starts_with("its job had ended already, and is not run again: TaskFailed"),
+        "{message}"
+    );
+    scene.until_all_is_done();
+    assert_eq!(scene.lines("ran").len(), 1);
+    let job = scene.ended_job(&id);
+    assert_eq!(job["tasks"][0]["attempts"].as_array().unwrap().len(), 1);
+}
