@@ -8,7 +8,7 @@ use super::config::Unmatched;
 use super::ending::release;
 use super::job::{Claim, Job, Verdict};
 use super::pending::check;
-use super::recovery::verdict_of;
+use super::recovery::{verdict_at_once, verdict_of};
 use super::seat::Seat;
 use super::service::Service;
 use crate::jobs::record::{Reason, Record};
@@ -230,7 +230,7 @@ impl Service {
             return self.pending.push(job);
         }
         if let Some(record) = self.ended_record(&claim) {
-            return self.end_again(record, claim);
+            return self.go_on_with(record, claim);
         }
         let claim = match self.pending.join(claim) {
             Ok(job) => {
@@ -267,18 +267,16 @@ impl Service {
         (record.is_over() && has_run).then_some(record)
     }
 
-    /// What was run to its end for a request is not run again: its agent hears that.
-    fn end_again(&mut self, record: Record, claim: Claim) {
-        let message = record.conditions.first().map(|condition| {
-            let (reason, message) = (condition.reason, &condition.message);
-            format!("its job had ended already, and is not run again: {reason}: {message}")
-        });
+    /// What was run to its end for a request is not run again, only answered.
+    fn go_on_with(&mut self, mut record: Record, claim: Claim) {
+        record.completion_time = None;
         let request = &record.request;
         let rule = self.config.rule_for(&request.target_node, request.action);
         let rule = rule.cloned();
+        let has_rule = rule.is_some();
         let mut job = Job::resume(record, vec![claim], rule);
-        job.verdict = Some(Verdict::new(Reason::Refused, message.unwrap_or_default()));
-        self.pending.push(job);
+        job.verdict = verdict_at_once(&job, false, has_rule);
+        self.admit(job);
     }
 
     /// Puts a job where it waits for its turn, or for a person, and records that.

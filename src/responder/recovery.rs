@@ -102,7 +102,7 @@ impl Service {
 }
 
 /// Why a job can't be gone on with.
-fn verdict_at_once(job: &Job, stuck: bool, has_rule: bool) -> Option<Verdict> {
+pub(super) fn verdict_at_once(job: &Job, stuck: bool, has_rule: bool) -> Option<Verdict> {
     let (reason, message) = if stuck {
         let message = "processes of its last attempt can't be killed";
         (Reason::TaskTimedOut, message)

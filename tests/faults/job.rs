@@ -35,6 +35,16 @@ fn scene(code: u8) -> Scene {
 
 /// strace on the responder and all that it starts, from now on.
 fn attach(scene: &Scene, options: &[&str]) -> Child {
+    // a thread that ends at that moment can't be attached to, and strace gives up
+    for _ in 0..5 {
+        if let Some(strace) = try_to_attach(scene, options) {
+            return strace;
+        }
+    }
+    panic!("{}", scene.text("attached"));
+}
+
+fn try_to_attach(scene: &Scene, options: &[&str]) -> Option<Child> {
     let mut strace = Command::new("strace")
         .args(["-f", "-o"])
         .arg(scene.path("trace"))
@@ -45,15 +55,14 @@ fn attach(scene: &Scene, options: &[&str]) -> Child {
         .spawn()
         .unwrap();
     let tasks = || fs::read_dir(format!("/proc/{}/task", scene.pid())).map_or(0, Iterator::count);
-    wait_for("strace to attach", || {
-        assert!(
-            strace.try_wait().unwrap().is_none(),
-            "{}",
-            scene.text("attached")
-        );
-        (scene.text("attached").matches("attached").count() >= tasks()).then_some(())
+    let is_attached = wait_for("strace to attach", || {
+        if strace.try_wait().unwrap().is_some() {
+            return Some(false);
+        }
+        let attached = scene.text("attached").matches("attached").count();
+        (attached >= tasks()).then_some(true)
     });
-    strace
+    is_attached.then_some(strace)
 }
 
 /// A request seen to its end by the responder under strace, or else by the next one.

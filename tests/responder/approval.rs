@@ -179,7 +179,10 @@ fn only_roots_answer_counts() {
     fs::rename(&outside, scene.path("requests/.answers").join(&name)).unwrap();
     scene.wait_for_log(&["belongs to user 65534"]);
     assert_eq!(reason_of(&scene.job(&id).unwrap()), "WaitingForApproval");
-    assert_eq!(scene.env.names_in("requests/.answers"), [""; 0]);
+    wait_for("it to be taken away", || {
+        let left = scene.env.names_in("requests/.answers");
+        left.is_empty().then_some(())
+    });
 }
 
 #[test]
