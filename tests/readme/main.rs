@@ -164,11 +164,10 @@ fn every_parameter_of_a_device_is_one() {
     assert!(seen > 10, "{seen}");
 }
 
-/// What the first column of the table quotes of ours is really said.
-#[test]
-fn the_messages_in_troubleshooting_are_those_of_the_program() {
+/// The text of every file below `folder`.
+fn sources_in(folder: &str) -> String {
     let mut sources = String::new();
-    let mut folders = vec![root("src")];
+    let mut folders = vec![root(folder)];
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
@@ -179,6 +178,29 @@ fn the_messages_in_troubleshooting_are_those_of_the_program() {
             }
         }
     }
+    sources
+}
+
+#[test]
+fn every_test_that_the_security_model_names_exists() {
+    let tests = sources_in("tests");
+    let text = fs::read_to_string(root("docs/security.md")).unwrap();
+    let rows = text
+        .lines()
+        .filter(|line| line.starts_with("| ") && line.matches(" | ").count() == 2);
+    let named = rows.filter_map(|row| row.split(" | ").nth(2));
+    let mut seen = 0;
+    for name in named.flat_map(|cell| cell.split('`').skip(1).step_by(2)) {
+        assert!(tests.contains(&format!("fn {name}()")), "{name}");
+        seen += 1;
+    }
+    assert!(seen > 20, "{seen}");
+}
+
+/// What the first column of the table quotes of ours is really said.
+#[test]
+fn the_messages_in_troubleshooting_are_those_of_the_program() {
+    let sources = sources_in("src");
     let text = fs::read_to_string(root("docs/troubleshooting.md")).unwrap();
     // these are Pacemaker's
     let others = [
