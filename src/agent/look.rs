@@ -10,6 +10,7 @@ use super::parameters::Settings;
 use super::sweeping::sweep_and_record;
 use super::{Agent, Exit};
 use crate::spool::Spool;
+use crate::spool::calls::DirectoryCalls;
 use crate::spool::directory::Trust;
 use crate::spool::fenced::ResponseNames;
 use crate::spool::name::{FileName, NodeName};

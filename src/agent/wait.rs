@@ -11,6 +11,7 @@ use super::sweeping::sweep_briefly;
 use crate::audit::{Audit, Event, Status};
 use crate::interrupt::Interrupt;
 use crate::spool::Spool;
+use crate::spool::calls::DirectoryCalls;
 use crate::spool::name::FileName;
 use crate::spool::publish::PublishFault;
 use crate::spool::request::Request;

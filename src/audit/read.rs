@@ -165,7 +165,11 @@ fn read(path: &Path, visit: &mut impl FnMut(Recorded)) -> Result<usize, String> 
     }
 }
 
-fn read_lines(lines: impl Read, visit: &mut impl FnMut(Recorded)) -> io::Result<usize> {
+/// Calls `visit` with each event in `lines`; how many of them are none.
+///
+/// # Errors
+/// When they can't be read to their end.
+pub fn read_lines(lines: impl Read, visit: &mut impl FnMut(Recorded)) -> io::Result<usize> {
     let mut lines = BufReader::new(lines);
     let mut foreign = 0;
     let mut line = Vec::new();

@@ -12,6 +12,7 @@ use nix::sys::stat::Mode;
 use thiserror::Error;
 
 use super::record::Record;
+use crate::spool::calls::DirectoryCalls;
 use crate::spool::claim::open_or_make;
 use crate::spool::directory::{Directory, DirectoryFault, Role, Trust};
 use crate::spool::file::{FileFault, read_regular};

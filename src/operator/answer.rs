@@ -17,6 +17,7 @@ use crate::interrupt::{Interrupt, Interrupted};
 use crate::jobs::record::{Reason, Record, Word, now};
 use crate::jobs::store::{Store, StoreFault};
 use crate::spool::answer::{ANSWERS, Answer};
+use crate::spool::calls::DirectoryCalls;
 use crate::spool::claim::{Claimed, Claims, open_or_make};
 use crate::spool::directory::{Directory, Trust};
 use crate::spool::lock::{LOCK, Lock};

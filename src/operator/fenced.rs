@@ -15,6 +15,7 @@ use super::view::table::{Cell, Table};
 use super::view::terminal::{Style, Tone};
 use super::view::{View, json_option, show, watch_option};
 use crate::clock::{brief, local_zone, since, span};
+use crate::spool::calls::DirectoryCalls;
 use crate::spool::directory::{Directory, DirectoryFault, Role, Trust};
 use crate::spool::fenced::{Fencing, ResponseNames};
 use crate::spool::system::with_advice;

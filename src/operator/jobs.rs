@@ -131,7 +131,9 @@ fn time(text: &str) -> Timestamp {
     text.parse().unwrap_or(Timestamp::MIN)
 }
 
-fn list(jobs: &[Record], unreadable: &[(String, String)], most: usize, style: &Style) -> View {
+/// The table of `jobs`, at `most` so many, and what can't be read.
+#[must_use]
+pub fn list(jobs: &[Record], unreadable: &[(String, String)], most: usize, style: &Style) -> View {
     let mut table = Table::new(&["STARTED", "NODE", "ACTION", "STATE", "TASKS", "TOOK", "JOB"]);
     let (zone, now) = (local_zone(), Timestamp::now());
     for job in jobs.iter().take(most) {
@@ -192,7 +194,8 @@ fn took(start: &str, end: Option<&str>) -> String {
 }
 
 /// Everything that is recorded of one job.
-fn whole(job: &Record, style: &Style) -> View {
+#[must_use]
+pub fn whole(job: &Record, style: &Style) -> View {
     let zone = local_zone();
     let mut text = String::new();
     let mut line = |name: &str, value: &str| {

@@ -16,6 +16,7 @@ use super::view::table::{Cell, Table};
 use super::view::terminal::{Style, Tone};
 use super::view::{View, json_option, show, watch_option};
 use crate::clock::{since, span};
+use crate::spool::calls::DirectoryCalls;
 use crate::spool::directory::{Directory, DirectoryFault, Role, Trust};
 use crate::spool::lock::{LOCK, Lock};
 use crate::spool::name::FileName;

@@ -21,6 +21,7 @@ use super::view::{View, failed, json_option, print};
 use crate::audit::{Audit, Event, Status};
 use crate::clock::since;
 use crate::jobs::store::{Store, StoreFault};
+use crate::spool::calls::DirectoryCalls;
 use crate::spool::clear::{CLEARED, ClearFault, clear};
 use crate::spool::directory::{Directory, DirectoryFault, Role, Trust};
 use crate::spool::fenced::ResponseNames;

@@ -13,6 +13,7 @@ use super::process::{End, Limits, TERM_GRACE, launch};
 use super::service::Service;
 use crate::jobs::record::{Reason, Word};
 use crate::spool::answer::Answer;
+use crate::spool::calls::DirectoryCalls;
 use crate::spool::name::FileName;
 use crate::spool::system::with_advice;
 

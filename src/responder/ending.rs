@@ -10,6 +10,7 @@ use super::job::{Claim, Job, Verdict};
 use super::seat::Seat;
 use crate::audit::{Event, Status};
 use crate::jobs::record::Reason;
+use crate::spool::calls::DirectoryCalls;
 use crate::spool::response::Response;
 use crate::spool::system::with_advice;
 use crate::text::one_line;

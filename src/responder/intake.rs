@@ -12,6 +12,7 @@ use super::recovery::{verdict_at_once, verdict_of};
 use super::seat::Seat;
 use super::service::Service;
 use crate::jobs::record::{Reason, Record};
+use crate::spool::calls::DirectoryCalls;
 use crate::spool::claim::{Claimed, Claims};
 use crate::spool::directory::Directory;
 use crate::spool::file::FileFault;

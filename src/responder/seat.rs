@@ -9,6 +9,7 @@ use thiserror::Error;
 
 use super::config::Config;
 use crate::spool::answer::ANSWERS;
+use crate::spool::calls::DirectoryCalls;
 use crate::spool::claim::{Claims, open_or_make};
 use crate::spool::directory::{Directory, DirectoryFault, Role, Trust};
 use crate::spool::lock::{LOCK, Lock};

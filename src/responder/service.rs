@@ -20,6 +20,7 @@ use super::systemd;
 use super::work::work;
 use crate::interrupt::Interrupt;
 use crate::jobs::record::Reason;
+use crate::spool::calls::DirectoryCalls;
 use crate::spool::name::FileName;
 use crate::spool::system::with_advice;
 use crate::spool::watch::{Watch, Woken};

@@ -3,12 +3,11 @@
 use std::ffi::{OsStr, OsString};
 
 use nix::errno::Errno;
-use nix::fcntl::{AtFlags, RenameFlags, renameat, renameat2};
-use nix::sys::stat::{Mode, fchmod, fstatat, mkdirat};
+use nix::sys::stat::Mode;
 
+use super::calls::DirectoryCalls;
 use super::directory::Directory;
 use super::name::FileName;
-use super::system::uninterrupted;
 use super::withdraw::CLAIMED;
 
 /// Where a responder moves what is no request that counts, below request_dir (design 3.2).
@@ -19,9 +18,9 @@ const MODE: Mode = Mode::from_bits_truncate(0o755);
 
 /// The directories of a responder below request_dir (design 3.4).
 #[derive(Debug)]
-pub struct Claims {
+pub struct Claims<D = Directory> {
     /// The claimed requests.
-    pub claimed: Directory,
+    pub claimed: D,
 }
 
 /// What became of an attempt to claim a request.
@@ -35,13 +34,13 @@ pub enum Claimed {
     Again,
 }
 
-impl Claims {
+impl<D: DirectoryCalls> Claims<D> {
     /// Opens them, and makes those that are not there; `.rejected` too, so that a
     /// fault of it shows at once.
     ///
     /// # Errors
     /// What the system says, and of which name.
-    pub fn open(requests: &Directory) -> Result<Self, (&'static str, Errno)> {
+    pub fn open(requests: &D) -> Result<Self, (&'static str, Errno)> {
         let open = |name| open_or_make(requests, name).map_err(|error| (name, error));
         let claimed = open(CLAIMED)?;
         open(REJECTED)?;
@@ -52,7 +51,7 @@ impl Claims {
     ///
     /// # Errors
     /// What the system says; the request stays where it is.
-    pub fn take(&self, requests: &Directory, name: &FileName) -> nix::Result<Claimed> {
+    pub fn take(&self, requests: &D, name: &FileName) -> nix::Result<Claimed> {
         let name = OsStr::new(name.as_str());
         match rename(requests, &self.claimed, name, name) {
             Ok(()) => Ok(Claimed::Ours),
@@ -70,7 +69,7 @@ impl Claims {
     pub fn holds(&self, name: &FileName) -> nix::Result<bool> {
         // a server's word, not a cached one
         let _ = self.claimed.revalidate();
-        match fstatat(&self.claimed, name.as_str(), AtFlags::AT_SYMLINK_NOFOLLOW) {
+        match self.claimed.entry(name.as_str().as_ref()) {
             Ok(_) => Ok(true),
             Err(Errno::ENOENT) => Ok(false),
             Err(error) => Err(error),
@@ -95,7 +94,7 @@ impl Claims {
     ///
     /// # Errors
     /// What the system says.
-    pub fn reject(requests: &Directory, from: &Directory, name: &OsStr) -> nix::Result<bool> {
+    pub fn reject(requests: &D, from: &D, name: &OsStr) -> nix::Result<bool> {
         let rejected = open_or_make(requests, REJECTED)?;
         // the name itself could have no room for more
         let fresh = OsString::from(format!("{}.json", uuid::Uuid::new_v4()));
@@ -115,15 +114,15 @@ impl Claims {
 ///
 /// # Errors
 /// What the system says.
-pub fn open_or_make(requests: &Directory, name: &str) -> nix::Result<Directory> {
+pub fn open_or_make<D: DirectoryCalls>(requests: &D, name: &str) -> nix::Result<D> {
     match requests.open_below(name) {
         Err(Errno::ENOENT) => {
-            match uninterrupted(|| mkdirat(requests, name, MODE)) {
+            match requests.make_below(name, MODE) {
                 Ok(()) | Err(Errno::EEXIST) => {}
                 Err(error) => return Err(error),
             }
             let made = requests.open_below(name)?;
-            fchmod(&made, MODE)?;
+            made.set_mode(MODE)?;
             Ok(made)
         }
         opened => opened,
@@ -131,18 +130,15 @@ pub fn open_or_make(requests: &Directory, name: &str) -> nix::Result<Directory> 
 }
 
 /// Renames, and never replaces a file.
-fn rename(from: &Directory, to: &Directory, name: &OsStr, new: &OsStr) -> nix::Result<()> {
-    let flags = RenameFlags::RENAME_NOREPLACE;
-    match uninterrupted(|| renameat2(from, name, to, new, flags)) {
+fn rename<D: DirectoryCalls>(from: &D, to: &D, name: &OsStr, new: &OsStr) -> nix::Result<()> {
+    match from.rename_new(name, to, new) {
         // the file system doesn't know the flag (NFS, some FUSE): look first; nobody but the one
         // responder moves files into these directories
-        Err(Errno::EINVAL | Errno::ENOSYS | Errno::EOPNOTSUPP) => {
-            match fstatat(to, new, AtFlags::AT_SYMLINK_NOFOLLOW) {
-                Err(Errno::ENOENT) => uninterrupted(|| renameat(from, name, to, new)),
-                Ok(_) => Err(Errno::EEXIST),
-                Err(error) => Err(error),
-            }
-        }
+        Err(Errno::EINVAL | Errno::ENOSYS | Errno::EOPNOTSUPP) => match to.entry(new) {
+            Err(Errno::ENOENT) => from.rename(name, to, new),
+            Ok(_) => Err(Errno::EEXIST),
+            Err(error) => Err(error),
+        },
         result => result,
     }
 }

@@ -1,18 +1,17 @@
 //! Takes a response out of response_dir without losing it: whoever watches sees it removed.
 
 use nix::errno::Errno;
-use nix::fcntl::AtFlags;
-use nix::sys::stat::{FileStat, fstatat};
-use nix::unistd::linkat;
+use nix::sys::stat::FileStat;
 use thiserror::Error;
 
+use super::calls::DirectoryCalls;
 use super::claim::open_or_make;
 use super::directory::Directory;
 use super::file::{FileFault, read_regular};
 use super::name::FileName;
 use super::publish::{MODE, PublishFault, replace};
 use super::response::MAX_RESPONSE_BYTES;
-use super::system::{uninterrupted, with_advice};
+use super::system::with_advice;
 
 /// Where responses that an administrator took away are kept, below response_dir.
 pub const CLEARED: &str = ".cleared";
@@ -78,18 +77,17 @@ pub fn clear(responses: &Directory, name: &FileName) -> Result<bool, ClearFault>
 /// false when it is gone.
 fn keep(responses: &Directory, cleared: &Directory, name: &FileName) -> Result<bool, ClearFault> {
     let name = name.as_str();
-    let status =
-        |directory: &Directory, name: &str| fstatat(directory, name, AtFlags::AT_SYMLINK_NOFOLLOW);
     let is_same =
         |one: &FileStat, other: &FileStat| (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino);
     let fresh = (1..MOST_OF_A_NAME).map(|number| format!("{name}.{number}"));
     for new in std::iter::once(name.to_owned()).chain(fresh) {
-        match uninterrupted(|| linkat(responses, name, cleared, new.as_str(), AtFlags::empty())) {
+        match responses.link(name, cleared, &new) {
             Ok(()) => return Ok(true),
             Err(Errno::ENOENT) => return Ok(false),
             Err(Errno::EEXIST) => {
                 // one that was cut off after the link
-                let both = status(responses, name).ok().zip(status(cleared, &new).ok());
+                let both =
+                    (responses.entry(name.as_ref()).ok()).zip(cleared.entry(new.as_ref()).ok());
                 if both.is_some_and(|(one, other)| is_same(&one, &other)) {
                     return Ok(true);
                 }

@@ -3,19 +3,15 @@
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
-use jiff::Timestamp;
-use nix::dir::Dir;
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, open, openat, readlinkat};
-use nix::sys::stat::{FileStat, Mode, fstat, fstatat};
-use nix::unistd::{AccessFlags, UnlinkatFlags, faccessat, fsync, geteuid, unlinkat};
+use nix::sys::stat::{FileStat, Mode, fstat};
+use nix::unistd::{AccessFlags, faccessat, geteuid};
 use thiserror::Error;
 
 use super::system::{uninterrupted, with_advice};
-use super::time::from_file_time;
 use crate::text::one_line;
 
 /// What a spool directory is for; their rules of ownership differ (design 4.2).
@@ -70,8 +66,8 @@ pub enum DirectoryFault {
 #[derive(Debug)]
 pub struct Directory {
     descriptor: OwnedFd,
-    path: PathBuf,
-    status: FileStat,
+    pub(super) path: PathBuf,
+    pub(super) status: FileStat,
 }
 
 impl Directory {
@@ -92,50 +88,22 @@ impl Directory {
         let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         let descriptor =
             uninterrupted(|| openat(&found, ".", flags, Mode::empty())).map_err(system)?;
-        let status = fstat(&descriptor).map_err(system)?;
         let needed = match role {
             Role::Requests => AccessFlags::R_OK | AccessFlags::W_OK | AccessFlags::X_OK,
             Role::Responses => AccessFlags::R_OK | AccessFlags::X_OK,
         };
         faccessat(&descriptor, ".", needed, AtFlags::AT_EACCESS).map_err(system)?;
-        Ok(Self {
-            descriptor,
-            path: path.to_owned(),
-            status,
-        })
+        Self::from_descriptor(descriptor, path.to_owned()).map_err(system)
     }
 
-    /// Opens `name` below this directory, which must be a directory itself and no link.
-    ///
-    /// # Errors
-    /// What the system says, ENOENT where it doesn't exist.
-    pub fn open_below(&self, name: &str) -> nix::Result<Self> {
-        let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
-        let descriptor = uninterrupted(|| openat(&self.descriptor, name, flags, Mode::empty()))?;
+    /// The directory that `descriptor` is open on, whose path is `path`.
+    pub(super) fn from_descriptor(descriptor: OwnedFd, path: PathBuf) -> nix::Result<Self> {
         let status = fstat(&descriptor)?;
         Ok(Self {
             descriptor,
-            path: self.path.join(name),
+            path,
             status,
         })
-    }
-
-    /// The path it was opened by.
-    #[must_use]
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// The path of `name` in it, for people to read.
-    #[must_use]
-    pub fn path_of(&self, name: &str) -> String {
-        one_line(&self.path.join(name).to_string_lossy())
-    }
-
-    /// Its status when it was opened: owner, device, inode.
-    #[must_use]
-    pub fn status(&self) -> &FileStat {
-        &self.status
     }
 
     /// A path by which the kernel finds this very directory, whatever was renamed meanwhile.
@@ -148,58 +116,6 @@ impl Directory {
     #[must_use]
     pub fn is_same_as(&self, other: &Self) -> bool {
         (self.status.st_dev, self.status.st_ino) == (other.status.st_dev, other.status.st_ino)
-    }
-
-    /// Makes the entries durable. A file system that can't sync directories (EINVAL) is taken as
-    /// one that has nothing to sync.
-    ///
-    /// # Errors
-    /// What fsync fails with.
-    pub fn sync(&self) -> nix::Result<()> {
-        match uninterrupted(|| fsync(&self.descriptor)) {
-            Err(Errno::EINVAL) => Ok(()),
-            result => result,
-        }
-    }
-
-    /// Removes the entry `name`.
-    ///
-    /// # Errors
-    /// What unlinkat fails with.
-    pub fn remove(&self, name: &str) -> nix::Result<()> {
-        uninterrupted(|| unlinkat(&self.descriptor, name, UnlinkatFlags::NoRemoveDir))
-    }
-
-    /// Asks the file system's server, if it has one, for the directory as it is now, so that a
-    /// cached "no such file" ends (design 3.3). False when the directory itself was removed.
-    #[must_use]
-    pub fn revalidate(&self) -> bool {
-        use rustix::fs::{AtFlags, StatxFlags, statx};
-        let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_FORCE_SYNC;
-        // a kernel without statx, or a server that doesn't answer, must not end the wait
-        statx(&self.descriptor, "", flags, StatxFlags::NLINK).map_or(true, |now| now.stx_nlink > 0)
-    }
-
-    /// When the entry `name` was last written, if it is there.
-    #[must_use]
-    pub fn written(&self, name: &OsStr) -> Option<Timestamp> {
-        let status = fstatat(&self.descriptor, name, AtFlags::AT_SYMLINK_NOFOLLOW);
-        status.ok().map(|status| from_file_time(&status))
-    }
-
-    /// Calls `visit` with the name of each entry until it returns false.
-    ///
-    /// # Errors
-    /// What reading the directory fails with.
-    pub fn for_each_name(&self, mut visit: impl FnMut(&OsStr) -> bool) -> nix::Result<()> {
-        let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
-        let mut entries = Dir::openat(&self.descriptor, ".", flags, Mode::empty())?;
-        for entry in entries.iter() {
-            if !visit(OsStr::from_bytes(entry?.file_name().to_bytes())) {
-                break;
-            }
-        }
-        Ok(())
     }
 }
 

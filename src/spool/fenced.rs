@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
+use super::calls::DirectoryCalls;
 use super::directory::Directory;
 use super::name::FileName;
 use super::response::Response;

@@ -1,15 +1,12 @@
 //! Reads a small file of the spool without trusting what lies under its name.
 
-use std::os::fd::OwnedFd;
-
 use nix::errno::Errno;
-use nix::fcntl::{OFlag, openat};
-use nix::sys::stat::{FileStat, Mode, fstat};
-use nix::unistd::{geteuid, read};
+use nix::sys::stat::FileStat;
+use nix::unistd::geteuid;
 use thiserror::Error;
 
-use super::directory::Directory;
-use super::system::{uninterrupted, with_advice};
+use super::calls::{DirectoryCalls, FileCalls};
+use super::system::with_advice;
 
 /// Why a file under an expected name doesn't count (design 3.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
@@ -51,27 +48,20 @@ pub struct RegularFile {
 ///
 /// # Errors
 /// What of this is not so.
-pub fn read_regular(
-    directory: &Directory,
+pub fn read_regular<D: DirectoryCalls>(
+    directory: &D,
     name: &str,
     limit: usize,
     or_me: bool,
 ) -> Result<RegularFile, FileFault> {
-    let flags = OFlag::O_RDONLY
-        | OFlag::O_NOFOLLOW
-        | OFlag::O_NONBLOCK
-        | OFlag::O_NOCTTY
-        | OFlag::O_CLOEXEC;
-    let file = uninterrupted(|| openat(directory, name, flags, Mode::empty())).map_err(
-        |error| match error {
-            Errno::ENOENT => FileFault::Missing,
-            Errno::ELOOP => FileFault::Link,
-            // what open says of a socket, and of a device without a driver
-            Errno::ENXIO | Errno::ENODEV => FileFault::NotRegular,
-            error => FileFault::System(error),
-        },
-    )?;
-    let status = fstat(&file).map_err(FileFault::System)?;
+    let file = directory.open_file(name).map_err(|error| match error {
+        Errno::ENOENT => FileFault::Missing,
+        Errno::ELOOP => FileFault::Link,
+        // what open says of a socket, and of a device without a driver
+        Errno::ENXIO | Errno::ENODEV => FileFault::NotRegular,
+        error => FileFault::System(error),
+    })?;
+    let status = file.status().map_err(FileFault::System)?;
     if status.st_mode & nix::libc::S_IFMT != nix::libc::S_IFREG {
         return Err(FileFault::NotRegular);
     }
@@ -89,11 +79,11 @@ pub fn read_regular(
 }
 
 /// The file may grow while it is read, so the limit is kept here too.
-fn read_to_end(file: &OwnedFd, limit: usize) -> Result<Vec<u8>, FileFault> {
+fn read_to_end(file: &impl FileCalls, limit: usize) -> Result<Vec<u8>, FileFault> {
     let mut bytes = Vec::new();
     let mut chunk = [0; 8192];
     loop {
-        match uninterrupted(|| read(file, &mut chunk)).map_err(FileFault::System)? {
+        match file.read(&mut chunk).map_err(FileFault::System)? {
             0 => return Ok(bytes),
             length if bytes.len() + length > limit => return Err(FileFault::TooLarge(limit)),
             length => bytes.extend_from_slice(&chunk[..length]),

@@ -7,6 +7,7 @@ use nix::fcntl::{FcntlArg, OFlag, fcntl, openat};
 use nix::libc;
 use nix::sys::stat::{Mode, fstat};
 
+use super::calls::DirectoryCalls;
 use super::directory::Directory;
 use super::system::uninterrupted;
 

@@ -1,6 +1,7 @@
 //! The spool: the protocol of request and response files between agent and responder (design 3).
 
 pub mod answer;
+pub mod calls;
 pub mod claim;
 pub mod clear;
 pub mod directory;

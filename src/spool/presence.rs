@@ -10,6 +10,7 @@ use nix::sys::stat::{major, minor};
 use nix::unistd::geteuid;
 use serde::{Deserialize, Serialize};
 
+use super::calls::DirectoryCalls;
 use super::directory::Directory;
 use super::file::read_regular;
 use super::json::{pretty, read_object};

@@ -1,14 +1,12 @@
 //! Puts a file under its final name whole and durable, or not at all.
 
 use nix::errno::Errno;
-use nix::fcntl::{AtFlags, OFlag, RenameFlags, openat, renameat, renameat2};
-use nix::sys::stat::{Mode, fchmod};
-use nix::unistd::{fsync, linkat, write};
+use nix::sys::stat::Mode;
 use thiserror::Error;
 
-use super::directory::Directory;
+use super::calls::{DirectoryCalls, FileCalls};
 use super::name::FileName;
-use super::system::{uninterrupted, with_advice};
+use super::system::with_advice;
 
 /// The mode of every published file, whatever the umask: readers may run as anybody (design 3.1).
 pub const MODE: Mode = Mode::from_bits_truncate(0o644);
@@ -31,7 +29,11 @@ pub struct PublishFault {
 /// # Errors
 /// The step that failed. Up to the rename nothing is left behind; if only the last sync failed,
 /// the file is there and may not survive a power cut.
-pub fn publish(directory: &Directory, name: &FileName, bytes: &[u8]) -> Result<(), PublishFault> {
+pub fn publish<D: DirectoryCalls>(
+    directory: &D,
+    name: &FileName,
+    bytes: &[u8],
+) -> Result<(), PublishFault> {
     let temporary = name.temporary();
     write_temporary(directory, &temporary, bytes, MODE)?;
     put_in_place(directory, &temporary, name.as_str(), rename_new)
@@ -43,8 +45,8 @@ pub fn publish(directory: &Directory, name: &FileName, bytes: &[u8]) -> Result<(
 ///
 /// # Errors
 /// The step that failed; up to the rename the file is as it was.
-pub fn replace(
-    directory: &Directory,
+pub fn replace<D: DirectoryCalls>(
+    directory: &D,
     name: &str,
     bytes: &[u8],
     mode: Mode,
@@ -53,15 +55,15 @@ pub fn replace(
     let _ = directory.remove(&temporary);
     write_temporary(directory, &temporary, bytes, mode)?;
     put_in_place(directory, &temporary, name, |directory, from, to| {
-        uninterrupted(|| renameat(directory, from, directory, to))
+        directory.rename(from.as_ref(), directory, to.as_ref())
     })
 }
 
-fn put_in_place(
-    directory: &Directory,
+fn put_in_place<D: DirectoryCalls>(
+    directory: &D,
     temporary: &str,
     name: &str,
-    rename: impl Fn(&Directory, &str, &str) -> nix::Result<()>,
+    rename: impl Fn(&D, &str, &str) -> nix::Result<()>,
 ) -> Result<(), PublishFault> {
     if let Err(error) = rename(directory, temporary, name) {
         let _ = directory.remove(temporary);
@@ -78,8 +80,8 @@ fn put_in_place(
     })
 }
 
-fn write_temporary(
-    directory: &Directory,
+fn write_temporary<D: DirectoryCalls>(
+    directory: &D,
     temporary: &str,
     bytes: &[u8],
     mode: Mode,
@@ -91,23 +93,21 @@ fn write_temporary(
             error,
         }
     };
-    let flags =
-        OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
-    let file =
-        uninterrupted(|| openat(directory, temporary, flags, mode)).map_err(fault("created"))?;
-    let written = uninterrupted(|| fchmod(&file, mode))
-        .map_err(fault("given its mode"))
+    let file = directory
+        .create(temporary, mode)
+        .map_err(fault("created"))?;
+    let written = (file.set_mode(mode).map_err(fault("given its mode")))
         .and_then(|()| write_all(&file, bytes).map_err(fault("written")))
-        .and_then(|()| uninterrupted(|| fsync(&file)).map_err(fault("synced")));
+        .and_then(|()| file.sync().map_err(fault("synced")));
     if written.is_err() {
         let _ = directory.remove(temporary);
     }
     written
 }
 
-fn write_all(file: impl std::os::fd::AsFd, mut bytes: &[u8]) -> nix::Result<()> {
+fn write_all(file: &impl FileCalls, mut bytes: &[u8]) -> nix::Result<()> {
     while !bytes.is_empty() {
-        match uninterrupted(|| write(&file, bytes))? {
+        match file.write(bytes)? {
             0 => return Err(Errno::EIO),
             length => bytes = &bytes[length..],
         }
@@ -115,19 +115,11 @@ fn write_all(file: impl std::os::fd::AsFd, mut bytes: &[u8]) -> nix::Result<()> 
     Ok(())
 }
 
-fn rename_new(directory: &Directory, from: &str, to: &str) -> nix::Result<()> {
-    match uninterrupted(|| {
-        renameat2(
-            directory,
-            from,
-            directory,
-            to,
-            RenameFlags::RENAME_NOREPLACE,
-        )
-    }) {
+fn rename_new<D: DirectoryCalls>(directory: &D, from: &str, to: &str) -> nix::Result<()> {
+    match directory.rename_new(from.as_ref(), directory, to.as_ref()) {
         // the file system doesn't know the flag (NFS, some FUSE): a link replaces nothing either
         Err(Errno::EINVAL | Errno::ENOSYS | Errno::EOPNOTSUPP) => {
-            uninterrupted(|| linkat(directory, from, directory, to, AtFlags::empty()))?;
+            directory.link(from, directory, to)?;
             directory.remove(from)
         }
         result => result,

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use uuid::Uuid;
 
-use super::directory::Directory;
+use super::calls::DirectoryCalls;
 use super::file::{FileFault, read_regular};
 use super::json::read_object;
 use super::name::{FileName, NodeName, NodeNameFault};
@@ -152,7 +152,11 @@ impl Request {
     ///
     /// # Errors
     /// See [`publish`].
-    pub fn publish(&self, directory: &Directory, name: &FileName) -> Result<(), PublishFault> {
+    pub fn publish<D: DirectoryCalls>(
+        &self,
+        directory: &D,
+        name: &FileName,
+    ) -> Result<(), PublishFault> {
         publish(directory, name, &super::json::pretty(self))
     }
 
@@ -160,14 +164,26 @@ impl Request {
     ///
     /// # Errors
     /// Why it doesn't count.
-    pub fn read(directory: &Directory, name: &FileName) -> Result<(Self, Timestamp), RequestFault> {
+    pub fn read<D: DirectoryCalls>(
+        directory: &D,
+        name: &FileName,
+    ) -> Result<(Self, Timestamp), RequestFault> {
         let file = read_regular(directory, name.as_str(), MAX_REQUEST_BYTES, false)?;
-        let request: Self = read_object(&file.bytes)?;
+        let request = Self::from_bytes(&file.bytes, name)?;
+        Ok((request, from_file_time(&file.status)))
+    }
+
+    /// The content of the request file `name`.
+    ///
+    /// # Errors
+    /// Why it is none.
+    pub fn from_bytes(bytes: &[u8], name: &FileName) -> Result<Self, RequestFault> {
+        let request: Self = read_object(bytes)?;
         NodeName::parse(&request.target_node)?;
         if request.target_node != name.node() || request.request_id != name.request_id() {
             return Err(RequestFault::Name);
         }
-        Ok((request, from_file_time(&file.status)))
+        Ok(request)
     }
 
     /// The moment after which it must not be executed any more, given when the file was `written`:

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize};
 use thiserror::Error;
 
-use super::directory::Directory;
+use super::calls::DirectoryCalls;
 use super::file::{FileFault, read_regular};
 use super::json::{pretty, read_object};
 use super::name::FileName;
@@ -109,7 +109,7 @@ impl Response {
     ///
     /// # Errors
     /// Why it doesn't count.
-    pub fn read(directory: &Directory, name: &FileName) -> Result<Self, ResponseFault> {
+    pub fn read<D: DirectoryCalls>(directory: &D, name: &FileName) -> Result<Self, ResponseFault> {
         let file = read_regular(directory, name.as_str(), MAX_RESPONSE_BYTES, true)?;
         Self::from_bytes(&file.bytes, name.request_id(), name.node())
     }
@@ -133,7 +133,11 @@ impl Response {
     ///
     /// # Errors
     /// See [`publish`]; EEXIST where an answer is there already.
-    pub fn publish(&self, directory: &Directory, name: &FileName) -> Result<(), PublishFault> {
+    pub fn publish<D: DirectoryCalls>(
+        &self,
+        directory: &D,
+        name: &FileName,
+    ) -> Result<(), PublishFault> {
         publish(directory, name, &pretty(self))
     }
 

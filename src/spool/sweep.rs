@@ -5,10 +5,8 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use nix::errno::Errno;
-use nix::fcntl::AtFlags;
-use nix::sys::stat::fstatat;
 
-use super::directory::Directory;
+use super::calls::DirectoryCalls;
 use super::name::{FileName, is_temporary};
 use super::request::Request;
 use super::system::with_advice;
@@ -44,8 +42,8 @@ pub enum Swept {
 /// Looks at every request and claim, removes the dead ones and temporary files nobody writes any
 /// more, and calls `report` for what deserves it. Stops early when `go_on` says no, so that a
 /// full spool can't hold up a fence. Files that are no requests are left for people to see.
-pub fn sweep(
-    requests: &Directory,
+pub fn sweep<D: DirectoryCalls>(
+    requests: &D,
     rules: SweepRules<'_>,
     mut go_on: impl FnMut() -> bool,
     mut report: impl FnMut(Swept),
@@ -62,8 +60,8 @@ pub fn sweep(
     }
 }
 
-fn sweep_in(
-    directory: &Directory,
+fn sweep_in<D: DirectoryCalls>(
+    directory: &D,
     rules: SweepRules<'_>,
     are_claims: bool,
     go_on: &mut dyn FnMut() -> bool,
@@ -91,8 +89,8 @@ fn sweep_in(
     }
 }
 
-fn sweep_one(
-    directory: &Directory,
+fn sweep_one<D: DirectoryCalls>(
+    directory: &D,
     name: &FileName,
     rules: SweepRules<'_>,
     is_claim: bool,
@@ -117,8 +115,12 @@ fn sweep_one(
     }
 }
 
-fn remove_stale_temporary(directory: &Directory, name: &OsStr, rules: SweepRules<'_>) -> bool {
-    let Ok(status) = fstatat(directory, name, AtFlags::AT_SYMLINK_NOFOLLOW) else {
+fn remove_stale_temporary<D: DirectoryCalls>(
+    directory: &D,
+    name: &OsStr,
+    rules: SweepRules<'_>,
+) -> bool {
+    let Ok(status) = directory.entry(name) else {
         return false;
     };
     let Some(name) = name.to_str() else {

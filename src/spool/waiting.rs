@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use nix::errno::Errno;
 use thiserror::Error;
 
+use super::calls::DirectoryCalls;
 use super::directory::Directory;
 use super::name::FileName;
 use super::system::with_advice;

@@ -3,7 +3,7 @@
 use nix::errno::Errno;
 use thiserror::Error;
 
-use super::directory::Directory;
+use super::calls::DirectoryCalls;
 use super::system::with_advice;
 
 /// Where responders move the requests they work on, below request_dir (design 3.4).
@@ -34,7 +34,7 @@ pub struct WithdrawFault {
 ///
 /// # Errors
 /// When it is there and can't be removed.
-pub fn withdraw(requests: &Directory, name: &str) -> Result<Withdrawn, WithdrawFault> {
+pub fn withdraw<D: DirectoryCalls>(requests: &D, name: &str) -> Result<Withdrawn, WithdrawFault> {
     if remove_durably(requests, name)? {
         return Ok(Withdrawn::Waiting);
     }
@@ -49,7 +49,7 @@ pub fn withdraw(requests: &Directory, name: &str) -> Result<Withdrawn, WithdrawF
 }
 
 /// False when there was nothing to remove.
-fn remove_durably(directory: &Directory, name: &str) -> Result<bool, WithdrawFault> {
+fn remove_durably<D: DirectoryCalls>(directory: &D, name: &str) -> Result<bool, WithdrawFault> {
     let fault = |error| WithdrawFault {
         path: directory.path_of(name),
         error,

@@ -462,7 +462,9 @@ fn lines(scene: &Scene) -> Vec<Line> {
             time: time.parse().unwrap(),
         }
     };
-    text.lines().map(line).collect()
+    // one that crosses a page is seen in two parts while it is written
+    let whole = text.rfind('\n').map_or(0, |end| end + 1);
+    text[..whole].lines().map(line).collect()
 }
 
 fn starts(lines: &[Line]) -> impl Iterator<Item = &Line> {

@@ -14,6 +14,7 @@ use super::{Place, shown};
 use crate::audit::{DETAILED, EVENTS};
 use crate::clock::{since, span};
 use crate::spool::answer::ANSWERS;
+use crate::spool::calls::DirectoryCalls;
 use crate::spool::claim::REJECTED;
 use crate::spool::directory::Directory;
 use crate::spool::presence::{inotify_use, processes};

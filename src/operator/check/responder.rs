@@ -4,6 +4,7 @@ use super::report::Report;
 use super::{Place, shown};
 use crate::responder::config::{Config, DEFAULT_PATH};
 use crate::spool::Spool;
+use crate::spool::calls::DirectoryCalls;
 use crate::spool::lock::{LOCK, Lock};
 use crate::spool::presence::{Responder, Watcher, watchers};
 

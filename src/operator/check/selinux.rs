@@ -7,6 +7,7 @@ use std::os::fd::AsFd;
 use super::report::Report;
 use super::shown;
 use crate::spool::Spool;
+use crate::spool::calls::DirectoryCalls;
 use crate::spool::directory::Directory;
 use crate::spool::presence::processes;
 

@@ -28,6 +28,7 @@ use crate::responder::config::{ConfigFault, Task};
 use crate::responder::prepare::{Order, PrepareFault, Prepared};
 use crate::responder::process::{Ended, Limits, MARK, TERM_GRACE, Waiting, launch};
 use crate::responder::work::told;
+use crate::spool::calls::DirectoryCalls;
 use crate::spool::directory::{Directory, DirectoryFault, Role, Trust};
 use crate::spool::json::pretty;
 use crate::spool::lock::{LOCK, Lock};

@@ -9,6 +9,7 @@ use nix::sys::stat::fstatat;
 use nix::unistd::geteuid;
 use thiserror::Error;
 
+use crate::spool::calls::DirectoryCalls;
 use crate::spool::directory::{Directory, DirectoryFault, Role, Trust};
 use crate::spool::file::{FileFault, read_regular};
 use crate::text::one_line;
